@@ -72,28 +72,28 @@ docs: setup ## build the site strictly, into build/site
 sbom: setup ## list all packages (CycloneDX) and their licences, into build/sbom
 	$(BIN)/python -m tools.sbom --out build/sbom
 
-$(PEERS): studies/benchmarks/peers/requirements.txt | setup
+$(PEERS): benchmarks/peers/requirements.txt | setup
 	@mkdir -p $(@D)
 	$(BIN)/python -m pip install --quiet --no-deps --upgrade --target $(@D) -r $< \
 	    && touch $@ || echo "pfl cannot be installed here: its rows will say not measured"
 
 bench: setup $(PEERS) ## beside pfl, Flower's simulation and Opacus, in one run
-	OMP_NUM_THREADS=1 PYTHONPATH=build/peers $(BIN)/python -m studies.benchmarks.peers
+	OMP_NUM_THREADS=1 PYTHONPATH=build/peers $(BIN)/python -m benchmarks.peers
 
 bench-quick: setup $(PEERS) ## the same with fewer users and turns, without curves
-	OMP_NUM_THREADS=1 PYTHONPATH=build/peers $(BIN)/python -m studies.benchmarks.peers --quick
+	OMP_NUM_THREADS=1 PYTHONPATH=build/peers $(BIN)/python -m benchmarks.peers --quick
 
 bench-rounds: setup ## what a run does outside training, its memory, the whole demo
-	$(BIN)/python -m studies.benchmarks.rounds
+	$(BIN)/python -m benchmarks.rounds
 
 bench-accountant: setup ## the accountants beside their peers, in one run
-	OMP_NUM_THREADS=1 $(BIN)/python -m studies.benchmarks.accountant
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.accountant
 
 bench-records: setup ## record mode beside Opacus, in one run
-	OMP_NUM_THREADS=1 $(BIN)/python -m studies.benchmarks.records
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.records
 
 bench-noise: setup ## what exact noise and exact sums cost
-	OMP_NUM_THREADS=1 $(BIN)/python -m studies.benchmarks.noise
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.noise
 
 clean: ## remove what make made, but no run
 	rm -rf $(VENV) *.egg-info .mypy_cache .ruff_cache .pytest_cache

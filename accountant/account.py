@@ -7,17 +7,17 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import get_args
 
-from accountant.bayesian.fixed_order import FixedOrderFilter
-from accountant.bayesian.noised_norms import NoisedNorms
-from accountant.bayesian.published import PublishedAccountant
-from accountant.bounds import Bound, require_probability
-from accountant.dp.differential import DifferentialAccountant
-from accountant.events import Event, SubsampledGaussian
-from accountant.ledger.evidence import EvidenceFile
-from accountant.ledger.ledger import LedgerEntry
-from accountant.noise.shares import ONE_SHARE, NoiseSharing
-from accountant.statement import NoiseSource, Spending, statement
-from foundation.errors import WrongUse
+from fedlens.accountant.bayesian.fixed_order import FixedOrderFilter
+from fedlens.accountant.bayesian.noised_norms import NoisedNorms
+from fedlens.accountant.bayesian.published import PublishedAccountant
+from fedlens.accountant.bounds import Bound, require_probability
+from fedlens.accountant.dp.differential import DifferentialAccountant
+from fedlens.accountant.events import Event, SubsampledGaussian
+from fedlens.accountant.ledger.evidence import EvidenceFile
+from fedlens.accountant.ledger.ledger import LedgerEntry
+from fedlens.accountant.noise.shares import ONE_SHARE, NoiseSharing
+from fedlens.accountant.statement import NoiseSource, Spending, statement
+from fedlens.foundation.errors import WrongUse
 
 __all__ = ["Account", "Spending", "statement"]
 

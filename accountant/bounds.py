@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from foundation.errors import WrongUse
+from fedlens.foundation.errors import WrongUse
 
 NO_ORDER = 0.0
 MOST = 10**15

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar, Literal, Self, get_args
 
-from foundation.errors import WrongUse
+from fedlens.foundation.errors import WrongUse
 
 Unit = Literal["user", "record"]
 Sampler = Literal["poisson", "without-replacement", "none"]

@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from accountant.bounds import Bound
-from accountant.dp.differential import DifferentialAccountant
-from accountant.events import LEAST_NOISE, GaussianRelease, SubsampledGaussian
-from accountant.statement import LEFT_OUT
-from accountant.wording import Schedule, delta_in_words, differential
-from foundation.errors import WrongUse
+from fedlens.accountant.bounds import Bound
+from fedlens.accountant.dp.differential import DifferentialAccountant
+from fedlens.accountant.events import LEAST_NOISE, GaussianRelease, SubsampledGaussian
+from fedlens.accountant.statement import LEFT_OUT
+from fedlens.accountant.wording import Schedule, delta_in_words, differential
+from fedlens.foundation.errors import WrongUse
 
 _POINTS = 9
 _SPREAD = 4.0

@@ -12,15 +12,15 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from accountant.account import Account
-from accountant.bayesian.noised_norms import split_noise
-from accountant.bounds import require_count
-from accountant.dp.calibration import noise_for
-from accountant.dp.differential import DifferentialAccountant
-from accountant.events import Event, SubsampledGaussian
-from accountant.ledger.population import Population
-from accountant.ledger.spending import PROBE
-from accountant.noise.shares import ONE_SHARE, NoiseSharing
+from fedlens.accountant.account import Account
+from fedlens.accountant.bayesian.noised_norms import split_noise
+from fedlens.accountant.bounds import require_count
+from fedlens.accountant.dp.calibration import noise_for
+from fedlens.accountant.dp.differential import DifferentialAccountant
+from fedlens.accountant.events import Event, SubsampledGaussian
+from fedlens.accountant.ledger.population import Population
+from fedlens.accountant.ledger.spending import PROBE
+from fedlens.accountant.noise.shares import ONE_SHARE, NoiseSharing
 
 WIDE = 1.959964
 """Standard deviations on either side of a mean in which 95% of normal numbers lie."""

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from accountant.bounds import Bound
-from accountant.events import Event
-from accountant.wording import delta_in_words, differential, shown
+from fedlens.accountant.bounds import Bound
+from fedlens.accountant.events import Event
+from fedlens.accountant.wording import delta_in_words, differential, shown
 
 NoiseSource = Literal["os-entropy", "fixed-seed"]
 LEFT_OUT = (
@@ -30,7 +30,7 @@ class Spending:
     dp_order: float
     """The Rényi order that gave it; 0 if none did."""
     dp_method: str
-    """Which computation gave it, see `accountant.dp.differential`; ``none`` without a finite ε."""
+    """Which computation gave it, see `fedlens.accountant.dp.differential`; ``none`` without a finite ε."""
     delta_dp: float
     dp_epsilon_at_bdp_delta: float
     """Differential privacy's ε at ``delta_bdp``: what to compare the Bayesian figures with."""

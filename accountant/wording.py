@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from accountant.bounds import Bound
-from accountant.events import Event, GaussianRelease, SubsampledGaussian
-from foundation.rounding import rounded_up
+from fedlens.accountant.bounds import Bound
+from fedlens.accountant.events import Event, GaussianRelease, SubsampledGaussian
+from fedlens.foundation.rounding import rounded_up
 
 Schedule = Sequence[tuple[Event, int]]
 """Different events, each with how often it happened."""

@@ -1,4 +1,4 @@
-"""The Flower ClientApp: handlers around `client.cohort` that never say why they failed."""
+"""The Flower ClientApp: handlers around `fedlens.client.train` that never say why they failed."""
 
 from __future__ import annotations
 
@@ -10,10 +10,14 @@ import torch
 from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from accountant.noise import NoiseUnsound
-from client import secure_sum
-from client.cohort import train
-from client.data import (
+from fedlens.accountant.noise import NoiseUnsound
+from fedlens.client.messages import Description, TrainRequest, failure
+from fedlens.client.node import secure_sum
+from fedlens.client.node.file import open_node_users
+from fedlens.client.node.members import check_members, members_of
+from fedlens.client.node.policy import NodePolicy
+from fedlens.client.train import train
+from fedlens.client.users.protocol import (
     LocalUsers,
     NodeDataError,
     OpenUsers,
@@ -21,11 +25,7 @@ from client.data import (
     sensitive_of,
     slice_of,
 )
-from client.members import check_members, members_of
-from client.messages import Description, TrainRequest, failure
-from client.node_file import open_node_users
-from client.node_policy import NodePolicy
-from foundation.secure_sum import SecureSumError
+from fedlens.foundation.secure_sum import SecureSumError
 
 logger = logging.getLogger(__name__)
 

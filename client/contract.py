@@ -14,9 +14,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from client.data import NodeDataError
-from client.messages import LONGEST_NAME, Natural
-from models.shapes import SIDES, ImageShape
+from fedlens.client.messages import LONGEST_NAME, Natural
+from fedlens.client.users.protocol import NodeDataError
+from fedlens.models.shapes import SIDES, ImageShape
 
 MOST_CLASSES = 1000
 MOST_BYTES = 2**20

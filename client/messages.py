@@ -17,8 +17,8 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 from numpy.typing import NDArray
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from client.private_arrays import SALT, fresh_salt, private_array, read_private
-from foundation.errors import FedlensError
+from fedlens.client.private_arrays import SALT, fresh_salt, private_array, read_private
+from fedlens.foundation.errors import FedlensError
 
 DESCRIBE = "query.describe"
 TRAIN = "train"
@@ -65,7 +65,7 @@ class Description(BaseModel):
     """Whether the node leaves out who is on the other side of a private split."""
     members: bytes = b""
     """The users' keyed numbers in the order of their positions, `MEMBER_BYTES` each; empty where
-    the node's operator gives no key: see `client.members`."""
+    the node's operator gives no key: see `fedlens.client.node.members`."""
     own: bool = False
     """Whether the data are the node's own, and no simulation's."""
     federation: Annotated[str, Field(max_length=LONGEST_NAME)] = ""
@@ -188,7 +188,7 @@ class TrainRequest:
     enrolled: int
     """Users that the node said it hosts. ``users`` travels as one bit for each of them."""
     key: bytes
-    """The run's, for the seeds of users' batches and of a filter's noise: see `client.keyed`."""
+    """The run's, for the seeds of users' batches and of a filter's noise: see `fedlens.client.users.seeds`."""
     records_per_user: int
     """User mode: records that a user has at most and is computed as if having; 0: the node's."""
     filter: FilterSettings | None = None
@@ -320,7 +320,7 @@ class TrainReply:
 
     @classmethod
     def from_record(cls, record: RecordDict) -> TrainReply:
-        """Read a reply; values are not judged here (`server.aggregation` does).
+        """Read a reply; values are not judged here (`fedlens.server.round.aggregation` does).
 
         Raises:
             ReplyError: the node failed, or the arrays are missing or of another kind.

@@ -10,10 +10,10 @@ import numpy as np
 from flwr.app import Array
 from numpy.typing import NDArray
 
-from foundation.secure_sum.unguessable import turned, turned_back
+from fedlens.foundation.secure_sum.unguessable import turned, turned_back
 
 SALT = "salt"
-"""Field of fresh randomness beside what is private: see `foundation.secure_sum.unguessable`."""
+"""Field of fresh randomness beside what is private: see `fedlens.foundation.secure_sum.unguessable`."""
 
 
 def fresh_salt() -> bytes:

@@ -10,12 +10,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from client.clipping import clip_and_sum
-from client.data import LocalUsers, NodeDataError
-from client.messages import TrainRequest
-from client.record_batches import DrawnRecords, NodeRecords
-from client.silo import drawn, noised
-from client.tasks.protocol import ClientTask, SteppedTask
+from fedlens.client.messages import TrainRequest
+from fedlens.client.tasks.protocol import ClientTask, SteppedTask
+from fedlens.client.update.clipping import clip_and_sum
+from fedlens.client.update.silo import drawn, noised
+from fedlens.client.users.protocol import LocalUsers, NodeDataError
+from fedlens.client.users.record_batches import DrawnRecords, NodeRecords
 
 AT_ONCE = 128
 """Records that are read, computed and clipped together."""

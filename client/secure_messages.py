@@ -27,12 +27,12 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 from pydantic import BaseModel, ValidationError
 
-from accountant.bayesian.noised_norms import PUBLIC_BINS, split_noise
-from accountant.bayesian.norms import NORM_BINS
-from accountant.noise.shares import SumLayout, noised_layout, plain_layout
-from client.messages import DONE, STRICT, Mechanism, Natural, ReplyError
-from foundation.secure_sum import Advert, Reveal, SumTerms
-from foundation.secure_sum.field import SHARE_BYTES
+from fedlens.accountant.bayesian.noised_norms import PUBLIC_BINS, split_noise
+from fedlens.accountant.bayesian.norms import NORM_BINS
+from fedlens.accountant.noise.shares import SumLayout, noised_layout, plain_layout
+from fedlens.client.messages import DONE, STRICT, Mechanism, Natural, ReplyError
+from fedlens.foundation.secure_sum import Advert, Reveal, SumTerms
+from fedlens.foundation.secure_sum.field import SHARE_BYTES
 
 KEYS = "query.secure_keys"
 SHARES = "query.secure_shares"

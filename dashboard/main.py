@@ -1,15 +1,15 @@
-"""The script Streamlit runs: page set-up and navigation. Start it with :mod:`dashboard.serve`."""
+"""The script Streamlit runs: page set-up and navigation. Start it with :mod:`fedlens.dashboard.serve`."""
 
 from collections.abc import Iterator
 from urllib.parse import quote
 
 import streamlit as st
 
-from dashboard.account import account, account_line
-from dashboard.pages import PAGES, DashboardPage
-from dashboard.session import nearby, plain_errors, store
-from dashboard.theme import put_style
-from foundation.registry import PluginError
+from fedlens.dashboard.access.account import account, account_line
+from fedlens.dashboard.access.session import nearby, plain_errors, store
+from fedlens.dashboard.widgets.pages import PAGES, DashboardPage
+from fedlens.dashboard.widgets.theme import put_style
+from fedlens.foundation.registry import PluginError
 
 LENS = (
     '<circle cx="13" cy="13" r="9" fill="none" stroke="#3f86c9" stroke-width="3"/>'

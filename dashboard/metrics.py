@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from server.store import Store, StoreError
+from fedlens.store import Store, StoreError
 
 PATH = "/metrics"
 STATES = ("running", "finished", "stopped-by-budget", "interrupted", "failed")

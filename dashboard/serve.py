@@ -13,14 +13,19 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dashboard.errors import DashboardError
-from dashboard.options import COOKIE_VARIABLE, STORE_VARIABLE, USER_VARIABLE, apply
-from server.store import Store, open_store
+from fedlens.dashboard.widgets.errors import DashboardError
+from fedlens.dashboard.widgets.options import (
+    COOKIE_VARIABLE,
+    STORE_VARIABLE,
+    USER_VARIABLE,
+    apply,
+)
+from fedlens.store import Store, open_store
 
 if TYPE_CHECKING:
     from streamlit.starlette import App
 
-    from dashboard.auth import SessionTokens
+    from fedlens.dashboard.access.auth import SessionTokens
 
 MAIN_SCRIPT = Path(__file__).with_name("main.py")
 DEFAULT_PORT = 8501
@@ -81,7 +86,7 @@ def _serve_on(
     # Late, so that a wrong argument is refused before anything slow is loaded.
     import uvicorn
 
-    from dashboard.auth import SessionTokens, new_token
+    from fedlens.dashboard.access.auth import SessionTokens, new_token
 
     port = listener.getsockname()[1]
     token = token or new_token()
@@ -102,10 +107,10 @@ def _application(tokens: SessionTokens, store: Store, started: Callable[[], None
     from starlette.middleware import Middleware
     from streamlit.starlette import App
 
-    from dashboard.auth import AuthMiddleware
-    from dashboard.desk_api import desk_routes
-    from dashboard.metrics import metrics_route
-    from dashboard.processes import end_all
+    from fedlens.dashboard.access.auth import AuthMiddleware
+    from fedlens.dashboard.labelling.desk_api import desk_routes
+    from fedlens.dashboard.metrics import metrics_route
+    from fedlens.dashboard.processes import end_all
 
     @asynccontextmanager
     async def lifespan(_app: App) -> AsyncIterator[None]:

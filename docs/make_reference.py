@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import get_args
 
 import fedlens
-from client.contract import FederationContract, HiddenAttribute, ImageForm
-from client.datasets.registry import DATASETS
-from client.node_policy import NodePolicy
+from fedlens.api.presets import PRESETS, preset_names
 from fedlens.cli import build_parser
+from fedlens.client.contract import FederationContract, HiddenAttribute, ImageForm
+from fedlens.client.node.policy import NodePolicy
+from fedlens.data.registry import DATASETS
 from fedlens.deploy.layout import NodeSettings, OperatorSettings, SuperLinkSettings
-from fedlens.presets import PRESETS, preset_names
-from server.config.reference import Setting, tables
+from fedlens.server.config.reference import Setting, tables
 
 TARGET = Path(__file__).with_name("reference")
 ROOT = TARGET.parents[1]

@@ -16,11 +16,11 @@ from pathlib import Path
 
 from playwright.sync_api import Page, sync_playwright
 
-from dashboard.batch_kinds import ranked
-from server.store import SampleFilter, open_store
+from fedlens.dashboard.runs.batch_kinds import ranked
+from fedlens.store import SampleFilter, open_store
 
 CHROMIUM = "/usr/bin/chromium"
-SERVE = "import sys; from dashboard.serve import serve; serve(sys.argv[1], port=0)"
+SERVE = "import sys; from fedlens.dashboard.serve import serve; serve(sys.argv[1], port=0)"
 LINK = re.compile(r"(http://\S+)/\?token=\S+")
 WIDTH, TALLEST, SETTLE_MS = 1280, 1500, 2500
 DIAGNOSED_MS = 30 * 60_000

@@ -25,22 +25,22 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from foundation.errors import ExitStatus, FedlensError, WrongUse
-from foundation.offline import stay_offline
+from fedlens.foundation.errors import ExitStatus, FedlensError, WrongUse
+from fedlens.foundation.offline import stay_offline
 
 if TYPE_CHECKING:
-    from fedlens import privatizers
-    from fedlens.auditing import AuditReport, audit
-    from fedlens.backups import backup, restore
-    from fedlens.budgets import Budget, Calibration, budget, calibrate
-    from fedlens.diagnosing import diagnose, power
-    from fedlens.hinting import hints
-    from fedlens.nodes import check_node, prepare_node
-    from fedlens.presets import preset_names
-    from fedlens.probing import ProbeAnswer, probe, probe_price
-    from fedlens.runs import Run, open_run
-    from fedlens.samples import Provenance, Samples
-    from fedlens.simulating import resume, simulate
+    from fedlens.api import privatizer
+    from fedlens.api.audits import AuditReport, audit
+    from fedlens.api.backups import backup, restore
+    from fedlens.api.budgets import Budget, Calibration, budget, calibrate
+    from fedlens.api.diagnoses import diagnose, power
+    from fedlens.api.hints import hints
+    from fedlens.api.nodes import check_node, prepare_node
+    from fedlens.api.presets import preset_names
+    from fedlens.api.probes import ProbeAnswer, probe, probe_price
+    from fedlens.api.runs import Run, open_run
+    from fedlens.api.samples import Provenance, Samples
+    from fedlens.api.simulations import resume, simulate
 
     __version__: str
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from foundation.errors import FedlensError
+from fedlens.foundation.errors import FedlensError
 
 NODE_PACKAGES = (
     *("accountant", "client", "fedlens", "foundation", "models", "privatizers", "simulations"),

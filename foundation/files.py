@@ -6,7 +6,7 @@ import os
 from datetime import date
 from pathlib import Path
 
-from foundation.dates import set_file_date, today
+from fedlens.foundation.dates import set_file_date, today
 
 
 def write_durably(

@@ -1,6 +1,6 @@
 """Logs of our own processes: one line an event, as text or JSON, on standard error.
 
-No log line holds a user's figure or an exception of a node's handler; `client.app` sees to that.
+No log line holds a user's figure or an exception of a node's handler; `fedlens.client.app` sees to that.
 """
 
 from __future__ import annotations

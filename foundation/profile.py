@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import ParamSpec, TypeVar
 
-from foundation.traces import traced
+from fedlens.foundation.traces import traced
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")

@@ -22,7 +22,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from foundation.errors import FedlensError, WrongUse
+from fedlens.foundation.errors import FedlensError, WrongUse
 
 Plugin = TypeVar("Plugin")
 

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from models.orientations import OrientationFeatures
-from models.principal import principal
-from models.scattering import ScatteringFeatures
-from models.shapes import ImageShape, check_classes, check_shape
+from fedlens.models.orientations import OrientationFeatures
+from fedlens.models.principal import principal
+from fedlens.models.scattering import ScatteringFeatures
+from fedlens.models.shapes import ImageShape, check_classes, check_shape
 
 FEATURES: dict[str, type[ScatteringFeatures] | type[OrientationFeatures]] = {
     "scattering": ScatteringFeatures,

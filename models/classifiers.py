@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from models.shapes import ShapeError, check_classes
-from models.weights import initialise, unset_weights
+from fedlens.models.shapes import ShapeError, check_classes
+from fedlens.models.weights import initialise, unset_weights
 
 LEAST_SIDE = 8
 

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from models.shapes import FixedFeatures, ImageShape, check_shape
+from fedlens.models.shapes import FixedFeatures, ImageShape, check_shape
 
 MOST_VALUES = 8_000_000
 """Values of rows that are computed at once, so that large images take no more memory than small."""

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from models.principal import principal
+from fedlens.models.principal import principal
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from models.resizing import DoublingConv2d, FoldedConv2d, normalised, unfolded
-from models.shapes import ImageShape, check_classes, check_shape, one_hot
-from models.weights import initialise, unset_weights
+from fedlens.models.resizing import DoublingConv2d, FoldedConv2d, normalised, unfolded
+from fedlens.models.shapes import ImageShape, check_classes, check_shape, one_hot
+from fedlens.models.weights import initialise, unset_weights
 
 LANES = 8
 """Channels come in multiples of this: CPUs compute that many at once, so fewer save no time."""

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from models.precision import multiplying_in
+from fedlens.models.precision import multiplying_in
 
 DIRECTIONS = 8
 """Angles in half a circle; a modulus does not know a wave from its opposite."""

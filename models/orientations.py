@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from models.shapes import FixedFeatures, ImageShape, check_shape
+from fedlens.models.shapes import FixedFeatures, ImageShape, check_shape
 
 BINS = 8
 """Directions, all around the circle: a stroke's two edges fall into opposite bins."""

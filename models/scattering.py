@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from models.moduli import DIRECTIONS, LEAST, ORDER, Waves, moduli
-from models.shapes import FixedFeatures, ImageShape, check_shape
+from fedlens.models.moduli import DIRECTIONS, LEAST, ORDER, Waves, moduli
+from fedlens.models.shapes import FixedFeatures, ImageShape, check_shape
 
 FINEST, SLOWEST = 0.8, 1.6
 """Width of the finest wavelet's envelope, and of the local mean, in pixels."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from foundation.errors import FedlensError
+from fedlens.foundation.errors import FedlensError
 
 ImageShape = tuple[int, int, int]
 """(channels, height, width): 1 or 3 channels, a square of 16 to 64 pixels, a multiple of 4."""

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from models.shapes import ImageShape, check_classes, check_shape
-from models.weights import initialise, unset_weights
+from fedlens.models.shapes import ImageShape, check_classes, check_shape
+from fedlens.models.weights import initialise, unset_weights
 
 GROUPS = 8
 """Groups of the residual student's group norms (Wu & He 2018)."""

@@ -46,8 +46,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from privatizers.classifiers import frozen, noise_shape_of
-from privatizers.protocol import (
+from fedlens.privatizers.classifiers import frozen, noise_shape_of
+from fedlens.privatizers.protocol import (
     FILTER,
     Batch,
     Privatizer,
@@ -211,7 +211,7 @@ class AlphaPrivatizer(Privatizer):
     Args:
         filter: the releaser, a network of (records, noise[, choice]) with a ``noise_shape``.
         adversary: a network of (released[, side information]) to sensitive logits; of the code in
-            place of what is released where the filter shows one (`privatizers.protocol.Seen`).
+            place of what is released where the filter shows one (`fedlens.privatizers.protocol.Seen`).
         objective: what is minimised.
         utility: a classifier of released records; it learns with the releaser.
         fixed_utility: the provider's such network instead; it does not learn.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from privatizers.protocol import PrivatizerError
+from fedlens.privatizers.protocol import PrivatizerError
 
 SHOWN = 10
 """Shares of classes that an error shows at most."""

@@ -3,7 +3,7 @@
 Noise is an input of the file. So the file is a function, its answers can be compared with the
 filter's, and where the noise comes from is the device's to say. It must be each record's own, from
 a source that cannot be predicted, for who knows it can take it off again; and *the same whenever
-that record is released again*, for fresh noises can be averaged. `privatizers.record_noise` derives
+that record is released again*, for fresh noises can be averaged. `fedlens.privatizers.record_noise` derives
 it so from a key that stays on the device, one key a filter.
 
 A file takes one record at a time: ``records`` float32 [1, ...], ``noise`` float32
@@ -28,8 +28,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from privatizers.classifiers import choices_of, noise_shape_of
-from privatizers.protocol import PrivatizerError
+from fedlens.privatizers.classifiers import choices_of, noise_shape_of
+from fedlens.privatizers.protocol import PrivatizerError
 
 Kind = Literal["torch", "onnx"]
 Call = Callable[..., Tensor]
@@ -148,7 +148,7 @@ def release(
 
     For simulations, and for records that a device releases once. Noise of a known seed can be taken
     off again, and fresh noises of one record can be averaged: a device that may release a record
-    again takes `privatizers.record_noise` in its place.
+    again takes `fedlens.privatizers.record_noise` in its place.
     """
     shape = noise_shape_of(filter) or (0,)
     released: Tensor = filter(

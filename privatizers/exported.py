@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from privatizers.export import Call, ExportError, Kind, load_filter
+from fedlens.privatizers.export import Call, ExportError, Kind, load_filter
 
 SUFFIXES: dict[str, Kind] = {".pt2": "torch", ".onnx": "onnx"}
 

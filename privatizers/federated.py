@@ -7,16 +7,16 @@ from collections.abc import Mapping
 
 from torch import Tensor, nn
 
-from privatizers.alpha import AlphaObjective, AlphaPrivatizer
-from privatizers.information import (
+from fedlens.privatizers.alpha import AlphaObjective, AlphaPrivatizer
+from fedlens.privatizers.information import (
     ADVERSARY,
     RAW_UTILITY,
     UTILITY,
     InformationPrivatizer,
     Objective,
 )
-from privatizers.methods import Scalar, Settings
-from privatizers.protocol import FILTER
+from fedlens.privatizers.methods import Scalar, Settings
+from fedlens.privatizers.protocol import FILTER
 
 LEAST_SHARE = 1e-3
 """A sensitive class counts as at least so frequent: no value may be impossible."""

@@ -25,10 +25,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from privatizers.classifiers import prior_of
-from privatizers.information import ADVERSARY, InformationPrivatizer
-from privatizers.protocol import FILTER, PrivatizerError, draw_noise, named_weights, seen_by
-from privatizers.training import Progress, Records, Stage, train_privatizer
+from fedlens.privatizers.classifiers import prior_of
+from fedlens.privatizers.information import ADVERSARY, InformationPrivatizer
+from fedlens.privatizers.protocol import (
+    FILTER,
+    PrivatizerError,
+    draw_noise,
+    named_weights,
+    seen_by,
+)
+from fedlens.privatizers.training import Progress, Records, Stage, train_privatizer
 
 CHUNK = 500
 JUDGE_RATE = 2e-3

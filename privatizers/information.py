@@ -31,8 +31,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from privatizers.classifiers import check_prior, frozen, noise_shape_of
-from privatizers.protocol import (
+from fedlens.privatizers.classifiers import check_prior, frozen, noise_shape_of
+from fedlens.privatizers.protocol import (
     FILTER,
     Batch,
     Privatizer,
@@ -105,7 +105,7 @@ class InformationPrivatizer(Privatizer):
         raw_utility: φ of Algorithm 1, of raw records.
         utility: ψ of Algorithm 1, of released records.
         adversary: η of Algorithms 1 and 2; it learns. It reads the filter's code where the filter
-            shows one (`privatizers.protocol.Seen`), else what is released.
+            shows one (`fedlens.privatizers.protocol.Seen`), else what is released.
         fixed_utility: the provider's network, φ and ψ at once (Algorithms 2 and 3); it does not
             learn.
         fixed_adversary: the provider's network for the sensitive attribute (Algorithm 3); it does

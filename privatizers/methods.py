@@ -12,9 +12,9 @@ from typing import Protocol
 
 from torch import Tensor, nn
 
-from foundation.errors import WrongUse
-from foundation.registry import Registry
-from privatizers.protocol import Privatizer, PrivatizerError
+from fedlens.foundation.errors import WrongUse
+from fedlens.foundation.registry import Registry
+from fedlens.privatizers.protocol import Privatizer, PrivatizerError
 
 Settings = Mapping[str, bool | int | float | str]
 """Public settings of a privatizer, by name: server and nodes have the same."""
@@ -67,7 +67,10 @@ class PrivatizerMethod(Protocol):
 METHODS: Registry[PrivatizerMethod] = Registry(
     "privatizer",
     "fedlens.privatizers",
-    {"information": "privatizers.federated:INFORMATION", "alpha": "privatizers.federated:ALPHA"},
+    {
+        "information": "fedlens.privatizers.federated:INFORMATION",
+        "alpha": "fedlens.privatizers.federated:ALPHA",
+    },
 )
 
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from privatizers.protocol import PrivatizerError
+from fedlens.privatizers.protocol import PrivatizerError
 
 SQUARES = 3.0
 """Weight of the mean squares beside the means: a frequency's square is the smaller number."""

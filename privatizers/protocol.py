@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from foundation.errors import FedlensError
+from fedlens.foundation.errors import FedlensError
 
 FILTER = "filter"
 """The network that devices run; every other one is an adversary or a classifier."""

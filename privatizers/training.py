@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from privatizers.classifiers import noise_shape_of
-from privatizers.protocol import (
+from fedlens.privatizers.classifiers import noise_shape_of
+from fedlens.privatizers.protocol import (
     FILTER,
     Batch,
     Privatizer,

@@ -1,10 +1,10 @@
 """The Flower ServerApp: reads its run config and trains.
 
-Besides the settings of `server.config.tree`, the run config holds ``run.out``, the absolute path
+Besides the settings of `fedlens.server.config.tree`, the run config holds ``run.out``, the absolute path
 of the run's directory (a fresh one under ``$FEDLENS_HOME/runs`` when empty; an existing run is
 resumed), ``run.name``, the name of that fresh directory, ``run.store``, the URL of the store where
-it has no password (`server.run_store`), and ``run.only_copy``, by which an operator says that a
-run's folder that was moved or restored is the only one. `server.allowed_paths` limits which files
+it has no password (`fedlens.server.run.store`), and ``run.only_copy``, by which an operator says that a
+run's folder that was moved or restored is the only one. `fedlens.server.paths` limits which files
 they may name.
 """
 
@@ -19,22 +19,22 @@ from pathlib import Path
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from accountant.ledger.terms import fedlens_home
-from foundation.errors import FedlensError
-from foundation.logs import set_up_logs
-from foundation.traces import traced, traces
-from server.agreed import check_run
-from server.allowed_paths import check_paths
-from server.builds_on import check_earlier
-from server.config.reading import read_run_config
-from server.config.tree import ConfigError
-from server.population import check_room
-from server.run_directory import RunDirectory, RunDirectoryError
-from server.run_place import bind
-from server.run_status import RunStatusFile
-from server.run_store import store_url
-from server.schedule import check_affordable, total_rounds
-from server.training import train
+from fedlens.accountant.ledger.terms import fedlens_home
+from fedlens.foundation.errors import FedlensError
+from fedlens.foundation.logs import set_up_logs
+from fedlens.foundation.traces import traced, traces
+from fedlens.server.config.loading import read_run_config
+from fedlens.server.config.schedule import check_affordable, total_rounds
+from fedlens.server.config.tree import ConfigError
+from fedlens.server.federation.contract_check import check_run
+from fedlens.server.learning.builds_on import check_earlier
+from fedlens.server.ledger.population import check_room
+from fedlens.server.paths import check_paths
+from fedlens.server.run.directory import RunDirectory, RunDirectoryError
+from fedlens.server.run.place import bind
+from fedlens.server.run.status import RunStatusFile
+from fedlens.server.run.store import store_url
+from fedlens.server.training import train
 
 logger = logging.getLogger(__name__)
 

@@ -10,25 +10,25 @@ from dataclasses import dataclass
 
 from flwr.serverapp import Grid
 
-from accountant.account import Spending
-from accountant.ledger.ledger import Ledger
-from server.agreed import EnrolmentError
-from server.config.tree import Config
-from server.enrolment import enrol
-from server.learner import Learner
-from server.membership import Membership, registry_of
-from server.population import check_room
-from server.pretrained_filter import pretrained_filter
-from server.private_split import private_split
-from server.progress import Observer
-from server.publication import Publication
-from server.round_slots import RoundSlots
-from server.rounds import TrainingRun
-from server.run_directory import RunDirectory, RunDirectoryError
-from server.run_ledger import RunLedger
-from server.run_place import bind, check_place
-from server.schedule import check_affordable
-from server.store import RunStatus, open_store
+from fedlens.accountant.account import Spending
+from fedlens.accountant.ledger.ledger import Ledger
+from fedlens.server.config.schedule import check_affordable
+from fedlens.server.config.tree import Config
+from fedlens.server.federation.contract_check import EnrolmentError
+from fedlens.server.federation.enrolment import enrol
+from fedlens.server.federation.membership import Membership, registry_of
+from fedlens.server.learning.learner import Learner
+from fedlens.server.learning.pretrained_filter import pretrained_filter
+from fedlens.server.ledger.population import check_room
+from fedlens.server.ledger.private_split import private_split
+from fedlens.server.ledger.run_ledger import RunLedger
+from fedlens.server.round.loop import TrainingRun
+from fedlens.server.round.publication import Publication
+from fedlens.server.round.slots import RoundSlots
+from fedlens.server.run.directory import RunDirectory, RunDirectoryError
+from fedlens.server.run.place import bind, check_place
+from fedlens.server.run.progress import Observer
+from fedlens.store import RunStatus, open_store
 
 logger = logging.getLogger(__name__)
 

@@ -11,24 +11,23 @@ import torch
 from flwr.clientapp import ClientApp
 from torch import Tensor
 
-from accountant.account import statement
-from accountant.wording import shown
-from client.datasets.registry import spec_of
-from foundation.json_values import json_value
-from foundation.profile import timed
-from models.pixels import from_pixels
-from server.builds_on import with_cost
-from server.config.tree import Config
-from server.machine import training_threads, usable_cores
-from server.progress import Observer
-from server.publication import guarantees_something
-from server.run_directory import RunDirectory, RunDirectoryError
-from server.run_plan import noise_source
-from server.store import Purpose, SampleFilter, Store, open_store
-from server.training import Outcome, train
-from simulations.federation.apps import client_app, simulated_federation
-from simulations.plots.run import contact_sheet, plot_run
-from simulations.reading import (
+from fedlens.accountant.account import statement
+from fedlens.accountant.wording import shown
+from fedlens.data.registry import spec_of
+from fedlens.foundation.json_values import json_value
+from fedlens.foundation.profile import timed
+from fedlens.models.pixels import from_pixels
+from fedlens.server.config.tree import Config
+from fedlens.server.generation.compute import training_threads, usable_cores
+from fedlens.server.learning.builds_on import with_cost
+from fedlens.server.ledger.plan import noise_source
+from fedlens.server.round.publication import guarantees_something
+from fedlens.server.run.directory import RunDirectory, RunDirectoryError
+from fedlens.server.run.progress import Observer
+from fedlens.server.training import Outcome, train
+from fedlens.simulations.federation.apps import client_app, simulated_federation
+from fedlens.simulations.plots.run import contact_sheet, plot_run
+from fedlens.simulations.run_artifacts import (
     as_devices_send,
     fresh_samples,
     kept_leakage,
@@ -38,10 +37,11 @@ from simulations.reading import (
     stored_samples,
     without_password,
 )
-from simulations.students.distillation import taught_student
-from simulations.students.students import StudentResult, train_student
-from simulations.transports.inprocess import InProcessGrid
-from simulations.transports.processes import several_processes
+from fedlens.simulations.students.distillation import taught_student
+from fedlens.simulations.students.students import StudentResult, train_student
+from fedlens.simulations.transports.inprocess import InProcessGrid
+from fedlens.simulations.transports.processes import several_processes
+from fedlens.store import Purpose, SampleFilter, Store, open_store
 
 SHEETS: dict[Purpose, str] = {"curated": "contact-sheet.png", "faithful": "faithful.png"}
 """Files of the pictures that a run ends with. Sheets of single rounds have files of their own."""

@@ -14,8 +14,8 @@ import pytest
 import torch
 from store_template import stores_from_a_template
 
-from dashboard.options import STORE_VARIABLE, USER_VARIABLE
-from foundation.logs import OURS
+from fedlens.dashboard.widgets.options import STORE_VARIABLE, USER_VARIABLE
+from fedlens.foundation.logs import OURS
 
 os.environ["FEDLENS_TEST_MODE"] = "1"
 os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")

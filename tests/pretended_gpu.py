@@ -166,7 +166,7 @@ def _copied(tensor: Tensor) -> Tensor:
 
 @contextmanager
 def pretended_gpu(monkeypatch: Any) -> Iterator[_Memory]:
-    """A machine with a GPU, as far as `models.devices.best_device` says.
+    """A machine with a GPU, as far as `fedlens.models.devices.best_device` says.
 
     It holds in this thread, and in another one inside `pretended` of what it gives.
 
@@ -189,7 +189,7 @@ def pretended_gpu(monkeypatch: Any) -> Iterator[_Memory]:
         return autocasting("cpu" if kind == PRETENDED.type else kind, **more)
 
     with monkeypatch.context() as patch:
-        patch.setattr("models.devices.best_device", lambda: PRETENDED)
+        patch.setattr("fedlens.models.devices.best_device", lambda: PRETENDED)
         patch.setattr("torch.autograd._engine_run_backward", backward)
         patch.setattr("torch.autocast", autocast)
         with memory.pretended():

@@ -16,10 +16,10 @@ from unittest.mock import patch
 
 from sqlalchemy import Connection
 
-from server.store import StoreStatus, upgrade, upgrades
-from server.store.engine import Location, prepare_file
-from server.store.upgrades import _status as _compared
-from server.store.upgrades import head
+from fedlens.store import StoreStatus, upgrade, upgrades
+from fedlens.store.engine import Location, prepare_file
+from fedlens.store.upgrades import _status as _compared
+from fedlens.store.upgrades import head
 
 _MAKING = Lock()
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from foundation.json_values import json_value
+from fedlens.foundation.json_values import json_value
 
 AuditKind = Literal["clipping", "sampling", "one-run", "one-shot", "noise", "membership"]
 AuditVerdict = Literal["alarm", "nothing-found", "cannot-detect"]

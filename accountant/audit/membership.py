@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import beta, rankdata
 
-from accountant.audit.one_run import Scores
-from foundation.errors import WrongUse
+from fedlens.accountant.audit.one_run import Scores
+from fedlens.foundation.errors import WrongUse
 
 LOW_RATE = 0.01
 

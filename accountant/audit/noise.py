@@ -17,8 +17,8 @@ from scipy.special import ndtr
 from scipy.stats import chi2, kstwobign, norm
 from scipy.stats import t as student
 
-from accountant.audit.coordinates import NoisePlace, coordinate_test, two_sided
-from foundation.errors import WrongUse
+from fedlens.accountant.audit.coordinates import NoisePlace, coordinate_test, two_sided
+from fedlens.foundation.errors import WrongUse
 
 Values = NDArray[np.float64]
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from accountant.audit.noise import NoiseTest, Values, correlation, noise_test, unit
+from fedlens.accountant.audit.noise import NoiseTest, Values, correlation, noise_test, unit
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from scipy.stats import binom
 
-from accountant.bounds import require_count, require_probability
-from foundation.errors import WrongUse
+from fedlens.accountant.bounds import require_count, require_probability
+from fedlens.foundation.errors import WrongUse
 
 Scores = NDArray[np.float64]
 Coins = NDArray[np.bool_]

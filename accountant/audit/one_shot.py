@@ -15,9 +15,9 @@ import numpy as np
 from scipy.special import log_ndtr
 from scipy.stats import norm
 
-from accountant.audit.one_run import Coins, Scores
-from accountant.bounds import require_probability
-from foundation.errors import WrongUse
+from fedlens.accountant.audit.one_run import Coins, Scores
+from fedlens.accountant.bounds import require_probability
+from fedlens.foundation.errors import WrongUse
 
 _HALVINGS = 100
 _LEAST = 1e-12

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 
-from accountant.audit.finding import TEST_ERROR, AuditKind, Finding
-from accountant.audit.noise import NoiseTest
-from accountant.audit.norms import NormsTest
-from accountant.audit.sampling import SamplingTest
-from accountant.audit.verdicts import Claim, plain_finding
+from fedlens.accountant.audit.finding import TEST_ERROR, AuditKind, Finding
+from fedlens.accountant.audit.noise import NoiseTest
+from fedlens.accountant.audit.norms import NormsTest
+from fedlens.accountant.audit.sampling import SamplingTest
+from fedlens.accountant.audit.verdicts import Claim, plain_finding
 
 NORM_SLACK = 1e-3
 """What float32 and the least noise may add to a norm, relative to its bound."""

@@ -6,18 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from accountant.audit import one_run
-from accountant.audit.finding import (
+from fedlens.accountant.audit import one_run
+from fedlens.accountant.audit.finding import (
     BOUND_ERROR,
     ESTIMATE_ERROR,
     AuditKind,
     AuditVerdict,
     Finding,
 )
-from accountant.audit.membership import MembershipAttack
-from accountant.audit.one_run import Coins, Scores
-from accountant.audit.one_shot import gaussian_epsilon, separation
-from accountant.wording import shown
+from fedlens.accountant.audit.membership import MembershipAttack
+from fedlens.accountant.audit.one_run import Coins, Scores
+from fedlens.accountant.audit.one_shot import gaussian_epsilon, separation
+from fedlens.accountant.wording import shown
 
 LEAST_CONTROL_AUC = 0.95
 _GUESS_SHARES = (10, 5, 2, 1)

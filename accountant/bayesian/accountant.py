@@ -33,8 +33,8 @@ from typing import Literal
 
 import numpy as np
 
-from accountant.bayesian.confidence import sound_cost, student_quantile
-from accountant.bayesian.costs import (
+from fedlens.accountant.bayesian.confidence import sound_cost, student_quantile
+from fedlens.accountant.bayesian.costs import (
     Conversion,
     divergence_epsilon_by_order,
     epsilon_by_order,
@@ -42,13 +42,19 @@ from accountant.bayesian.costs import (
     least,
     plug_in_cost,
 )
-from accountant.bayesian.diagnostics import FEWEST, Diagnostics
-from accountant.bayesian.loss_moments import checked_lambdas
-from accountant.bayesian.pricing import Norms, PricedDistances, at_largest, priced
-from accountant.bounds import NOTHING_SPENT, UNBOUNDED, Bound, require_count, require_probability
-from accountant.dp.binomial import Floats
-from accountant.events import Event, GaussianRelease
-from foundation.errors import WrongUse
+from fedlens.accountant.bayesian.diagnostics import FEWEST, Diagnostics
+from fedlens.accountant.bayesian.loss_moments import checked_lambdas
+from fedlens.accountant.bayesian.pricing import Norms, PricedDistances, at_largest, priced
+from fedlens.accountant.bounds import (
+    NOTHING_SPENT,
+    UNBOUNDED,
+    Bound,
+    require_count,
+    require_probability,
+)
+from fedlens.accountant.dp.binomial import Floats
+from fedlens.accountant.events import Event, GaussianRelease
+from fedlens.foundation.errors import WrongUse
 
 DEFAULT_LAMBDAS: tuple[int, ...] = (
     *range(1, 65),

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from accountant.bayesian.accountant import DEFAULT_LAMBDAS, BayesianAccountant
-from accountant.bayesian.costs import epsilon_by_order, hoelder_cost
-from accountant.bayesian.diagnostics import FEWEST
-from accountant.bayesian.norms import checked_norms
-from accountant.bayesian.percentiles import Percentile, capped, percentile_curve
-from accountant.bayesian.pricing import priced
-from accountant.bounds import UNBOUNDED, Bound, require_count
-from accountant.dp.differential import DifferentialAccountant
-from accountant.events import Adjacency, Sampler, SubsampledGaussian, Unit
-from foundation.errors import WrongUse
+from fedlens.accountant.bayesian.accountant import DEFAULT_LAMBDAS, BayesianAccountant
+from fedlens.accountant.bayesian.costs import epsilon_by_order, hoelder_cost
+from fedlens.accountant.bayesian.diagnostics import FEWEST
+from fedlens.accountant.bayesian.norms import checked_norms
+from fedlens.accountant.bayesian.percentiles import Percentile, capped, percentile_curve
+from fedlens.accountant.bayesian.pricing import priced
+from fedlens.accountant.bounds import UNBOUNDED, Bound, require_count
+from fedlens.accountant.dp.differential import DifferentialAccountant
+from fedlens.accountant.events import Adjacency, Sampler, SubsampledGaussian, Unit
+from fedlens.foundation.errors import WrongUse
 
 
 @dataclass(frozen=True)

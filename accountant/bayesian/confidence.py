@@ -8,9 +8,9 @@ import math
 import numpy as np
 from scipy.special import stdtrit
 
-from accountant.bayesian.costs import seen
-from accountant.dp.binomial import Floats
-from foundation.errors import WrongUse
+from fedlens.accountant.bayesian.costs import seen
+from fedlens.accountant.dp.binomial import Floats
+from fedlens.foundation.errors import WrongUse
 
 _BETS = 10
 _LARGE = 30.0

@@ -2,7 +2,7 @@
 
 Paper: A. Triastcyn, B. Faltings, "Generating Higher-Fidelity Synthetic Datasets with Privacy
 Guarantees", arXiv:2003.00997, equations 6 to 8. Log-moments come from
-`accountant.bayesian.loss_moments`.
+`fedlens.accountant.bayesian.loss_moments`.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from accountant.bounds import Bound, require_probability
-from accountant.dp.binomial import Floats
-from foundation.errors import WrongUse
+from fedlens.accountant.bounds import Bound, require_probability
+from fedlens.accountant.dp.binomial import Floats
+from fedlens.foundation.errors import WrongUse
 
 
 def plug_in_cost(log_moments: Floats, weights: Floats) -> Floats:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.bayesian.costs import largest_share
-from accountant.bayesian.pricing import PricedDistances
-from foundation.errors import WrongUse
+from fedlens.accountant.bayesian.costs import largest_share
+from fedlens.accountant.bayesian.pricing import PricedDistances
+from fedlens.foundation.errors import WrongUse
 
 HEAVIEST = 0.5
 """One norm that makes up more than this share of Σ M^T shows that the tail was not seen."""

@@ -39,18 +39,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from accountant.bayesian.accountant import DEFAULT_LAMBDAS
-from accountant.bayesian.confidence import log_at, places
-from accountant.bayesian.costs import divergence_gain
-from accountant.bayesian.noised_norms import NoisedNorms
-from accountant.bayesian.pooled import Pool
-from accountant.bayesian.pricing import at_largest
-from accountant.bayesian.published import FAILURE_SHARE, Pools
-from accountant.bounds import UNBOUNDED, Bound, require_count, require_probability
-from accountant.dp.binomial import Floats
-from accountant.events import Event
-from accountant.noise.shares import ONE_SHARE, NoiseSharing
-from foundation.errors import WrongUse
+from fedlens.accountant.bayesian.accountant import DEFAULT_LAMBDAS
+from fedlens.accountant.bayesian.confidence import log_at, places
+from fedlens.accountant.bayesian.costs import divergence_gain
+from fedlens.accountant.bayesian.noised_norms import NoisedNorms
+from fedlens.accountant.bayesian.pooled import Pool
+from fedlens.accountant.bayesian.pricing import at_largest
+from fedlens.accountant.bayesian.published import FAILURE_SHARE, Pools
+from fedlens.accountant.bounds import UNBOUNDED, Bound, require_count, require_probability
+from fedlens.accountant.dp.binomial import Floats
+from fedlens.accountant.events import Event
+from fedlens.accountant.noise.shares import ONE_SHARE, NoiseSharing
+from fedlens.foundation.errors import WrongUse
 
 METHOD = "filter"
 """How a bound of the filter is marked."""

@@ -19,8 +19,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from accountant.dp.binomial import Floats, log_binomial
-from foundation.errors import WrongUse
+from fedlens.accountant.dp.binomial import Floats, log_binomial
+from fedlens.foundation.errors import WrongUse
 
 _OVERFLOW = 600.0
 _NEGLIGIBLE = -50.0

@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from accountant.bayesian.norms import NORM_BINS
-from accountant.dp.binomial import Floats
-from accountant.noise import BitSource, add_noise
-from foundation.errors import WrongUse
+from fedlens.accountant.bayesian.norms import NORM_BINS
+from fedlens.accountant.dp.binomial import Floats
+from fedlens.accountant.noise import BitSource, add_noise
+from fedlens.foundation.errors import WrongUse
 
 PUBLIC_BINS = 16
 """Bins that are released; each holds whole bins of what nodes count in."""
@@ -119,7 +119,7 @@ def noised_norms(
         counts: users by norm, [NORM_BINS], each user in one bin at most; private.
         clipping_norm: C.
         noise: z_h of `split_noise`, over the histogram's L2 sensitivity 1.
-        source: a fresh `accountant.noise.private_source`, used for nothing else.
+        source: a fresh `fedlens.accountant.noise.private_source`, used for nothing else.
 
     Raises:
         WrongUse: another number of bins, or noise that is not finite and above 0.

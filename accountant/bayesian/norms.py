@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from foundation.errors import WrongUse
+from fedlens.foundation.errors import WrongUse
 
 NORM_BINS = 64
 BIN_EDGES = np.arange(1, NORM_BINS + 1) / NORM_BINS

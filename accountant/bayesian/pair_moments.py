@@ -1,7 +1,7 @@
 """Moments of the privacy loss when one unit is replaced by another at a given distance.
 
 Neighbouring data sets give μ = (1−q)·P₀ + q·P₁ and ν = (1−q)·P₀ + q·P₂, Gaussians of deviation z
-whose means lie at most 1 apart in units of the sensitivity 2C; see `accountant.dp.replaced`.
+whose means lie at most 1 apart in units of the sensitivity 2C; see `fedlens.accountant.dp.replaced`.
 How far apart P₁ and P₂ are, d = ‖u_i − u_j‖/(2C), depends on the pair of users, and so does the
 cost.
 """
@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import gammaln
 
-from accountant.bayesian.loss_moments import checked_lambdas, squared_over_noise
-from accountant.dp.binomial import Floats, log_sum_exp
-from accountant.dp.replaced import log_absolute_moments, log_ternary
+from fedlens.accountant.bayesian.loss_moments import checked_lambdas, squared_over_noise
+from fedlens.accountant.dp.binomial import Floats, log_sum_exp
+from fedlens.accountant.dp.replaced import log_absolute_moments, log_ternary
 
 _NOTHING = -1e6
 """Stands for the logarithm of 0 without infinities to subtract from each other."""
@@ -33,7 +33,7 @@ def pair_log_moments(
     * joint convexity of (μ, ν) ↦ E_ν[(μ/ν)^α]: at most 1 + q·(exp(α(α−1)·d²/(2z²)) − 1);
     * 1 + Σ_{j≥2} binom(α,j)·q^j·T_j, with the ternary divergences T_j of Wang, Balle,
       Kasiviswanathan, arXiv:1808.00087, theorem 9. P₁ − P₂ is the integral, along the segment
-      between their means, of a derivative that is proportional to d, so `accountant.dp.replaced`'s
+      between their means, of a derivative that is proportional to d, so `fedlens.accountant.dp.replaced`'s
       second bound on T_j holds times d^j; its first does not depend on d.
 
     Args:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from accountant.bayesian.accountant import BayesianAccountant
-from accountant.bounds import Bound, require_count
+from fedlens.accountant.bayesian.accountant import BayesianAccountant
+from fedlens.accountant.bounds import Bound, require_count
 
 DEFAULT_SHARES = (0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 0.9995, 0.9999, 0.99999)
 """Shares of users that a curve is drawn at."""

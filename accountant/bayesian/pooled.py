@@ -15,11 +15,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from accountant.bayesian.noised_norms import PUBLIC_BINS, NoisedNorms, joint_shares
-from accountant.bayesian.pricing import PricedDistances, priced_at
-from accountant.dp.binomial import Floats
-from accountant.events import SubsampledGaussian
-from accountant.noise.shares import ONE_SHARE, NoiseSharing
+from fedlens.accountant.bayesian.noised_norms import PUBLIC_BINS, NoisedNorms, joint_shares
+from fedlens.accountant.bayesian.pricing import PricedDistances, priced_at
+from fedlens.accountant.dp.binomial import Floats
+from fedlens.accountant.events import SubsampledGaussian
+from fedlens.accountant.noise.shares import ONE_SHARE, NoiseSharing
 
 _BETS = 24
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.bayesian.loss_moments import log_moments
-from accountant.bayesian.norms import BIN_EDGES, NORM_BINS, NormHistogram, checked_norms
-from accountant.bayesian.pair_moments import pair_log_moments
-from accountant.dp.binomial import Floats
-from accountant.dp.replaced import replaced_divergences
-from accountant.events import Event, GaussianRelease, PricedMechanism
-from foundation.errors import WrongUse
+from fedlens.accountant.bayesian.loss_moments import log_moments
+from fedlens.accountant.bayesian.norms import BIN_EDGES, NORM_BINS, NormHistogram, checked_norms
+from fedlens.accountant.bayesian.pair_moments import pair_log_moments
+from fedlens.accountant.dp.binomial import Floats
+from fedlens.accountant.dp.replaced import replaced_divergences
+from fedlens.accountant.events import Event, GaussianRelease, PricedMechanism
+from fedlens.foundation.errors import WrongUse
 
 Norms = NormHistogram | NDArray[np.float64]
 """Evidence of one round. Under add-remove: norms of the cohort's clipped updates, as a histogram or

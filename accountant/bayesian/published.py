@@ -24,22 +24,22 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.special import ndtri
 
-from accountant.bayesian.accountant import DEFAULT_LAMBDAS, BayesianAccountant
-from accountant.bayesian.confidence import log_at, places
-from accountant.bayesian.costs import (
+from fedlens.accountant.bayesian.accountant import DEFAULT_LAMBDAS, BayesianAccountant
+from fedlens.accountant.bayesian.confidence import log_at, places
+from fedlens.accountant.bayesian.costs import (
     Conversion,
     divergence_epsilon_by_order,
     epsilon_by_order,
     least,
     plug_in_cost,
 )
-from accountant.bayesian.noised_norms import NoisedNorms
-from accountant.bayesian.pooled import Pool
-from accountant.bayesian.pricing import at_largest
-from accountant.bounds import NOTHING_SPENT, UNBOUNDED, Bound
-from accountant.dp.binomial import Floats
-from accountant.events import Event, SubsampledGaussian
-from accountant.noise.shares import ONE_SHARE, NoiseSharing
+from fedlens.accountant.bayesian.noised_norms import NoisedNorms
+from fedlens.accountant.bayesian.pooled import Pool
+from fedlens.accountant.bayesian.pricing import at_largest
+from fedlens.accountant.bounds import NOTHING_SPENT, UNBOUNDED, Bound
+from fedlens.accountant.dp.binomial import Floats
+from fedlens.accountant.events import Event, SubsampledGaussian
+from fedlens.accountant.noise.shares import ONE_SHARE, NoiseSharing
 
 FAILURE_SHARE = 0.01
 """Share of δ that all confidence bounds together may fail with at most."""

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal
 
-from accountant.bounds import require_count, require_probability
-from accountant.dp.differential import DifferentialAccountant
-from accountant.events import LEAST_NOISE, Adjacency, Event, Sampler, SubsampledGaussian
-from foundation.errors import WrongUse
+from fedlens.accountant.bounds import require_count, require_probability
+from fedlens.accountant.dp.differential import DifferentialAccountant
+from fedlens.accountant.events import LEAST_NOISE, Adjacency, Event, Sampler, SubsampledGaussian
+from fedlens.foundation.errors import WrongUse
 
 Method = Literal["best", "rdp"]
 

@@ -12,7 +12,7 @@ the larger δ counts. What is returned is an upper bound, by four observations:
 * The trapezoid rule of step h gives Σₖ δ(ε+2πk/h)·exp(2πkt/h), whose terms are nowhere negative
   (Poisson summation): it errs upwards only, and h is taken so that it errs little.
 * What is cut off above |s| = S is at most exp(K(t)−εt)·B/(πS), where B bounds the characteristic
-  function of the tilted loss from S on (`accountant.dp.decay`). It is added.
+  function of the tilted loss from S on (`fedlens.accountant.dp.decay`). It is added.
 * Where the characteristic function falls too slowly (few participations), one more Gaussian
   release of variance v is accounted for than there was: K gains v·ζ(ζ+1)/2, which falls as
   exp(−vs²/2). Composition with anything can only raise δ; v is the least that the work limit
@@ -28,9 +28,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from accountant.dp.binomial import Floats
-from accountant.dp.decay import decay
-from accountant.dp.loss import (
+from fedlens.accountant.dp.binomial import Floats
+from fedlens.accountant.dp.decay import decay
+from fedlens.accountant.dp.loss import (
     MOST_NODES,
     Complexes,
     Direction,
@@ -38,7 +38,7 @@ from accountant.dp.loss import (
     log_moments,
     node_count,
 )
-from accountant.events import PricedMechanism
+from fedlens.accountant.events import PricedMechanism
 
 LATTICE = tuple(2.0 ** (i / 4) for i in range(-48, 49))
 """Abscissas t: neighbouring queries share one, and so share all that was computed on its line."""

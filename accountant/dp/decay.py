@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from accountant.dp.binomial import Floats
-from accountant.dp.loss import Direction, tilted
+from fedlens.accountant.dp.binomial import Floats
+from fedlens.accountant.dp.loss import Direction, tilted
 
 _LEVELS = 80
 _DEEPEST = 1e-7

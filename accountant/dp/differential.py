@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 from collections import Counter
 
-from accountant.bounds import NOTHING_SPENT, Bound, require_count, require_probability
-from accountant.dp.moments import MomentsAccountant
-from accountant.dp.tight import tight_delta, tight_epsilon
-from accountant.events import Event, PricedMechanism
+from fedlens.accountant.bounds import NOTHING_SPENT, Bound, require_count, require_probability
+from fedlens.accountant.dp.moments import MomentsAccountant
+from fedlens.accountant.dp.tight import tight_delta, tight_epsilon
+from fedlens.accountant.events import Event, PricedMechanism
 
 
 class DifferentialAccountant:

@@ -19,7 +19,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.dp.binomial import Floats
+from fedlens.accountant.dp.binomial import Floats
 
 Complexes = NDArray[np.complex128]
 Direction = Literal["remove", "add"]

@@ -13,12 +13,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from accountant.bounds import NOTHING_SPENT, UNBOUNDED, Bound, require_count, require_probability
-from accountant.dp.binomial import Floats
-from accountant.dp.renyi import DEFAULT_ORDERS, deltas, epsilons, renyi_divergences
-from accountant.dp.replaced import replaced_divergences
-from accountant.events import Event, PricedMechanism
-from foundation.errors import WrongUse
+from fedlens.accountant.bounds import (
+    NOTHING_SPENT,
+    UNBOUNDED,
+    Bound,
+    require_count,
+    require_probability,
+)
+from fedlens.accountant.dp.binomial import Floats
+from fedlens.accountant.dp.renyi import DEFAULT_ORDERS, deltas, epsilons, renyi_divergences
+from fedlens.accountant.dp.replaced import replaced_divergences
+from fedlens.accountant.events import Event, PricedMechanism
+from fedlens.foundation.errors import WrongUse
 
 __all__ = ["DEFAULT_ORDERS", "MomentsAccountant", "mechanism_divergences"]
 

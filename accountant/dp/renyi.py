@@ -20,7 +20,7 @@ import math
 
 import numpy as np
 
-from accountant.dp.binomial import Floats, log_moment, log_sum_exp
+from fedlens.accountant.dp.binomial import Floats, log_moment, log_sum_exp
 
 _NATS = 46.0
 """Quadrature errors are below exp(−_NATS) relative to the moment: less than rounding."""

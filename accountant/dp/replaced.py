@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from accountant.dp.binomial import Floats, log_sum_exp
+from fedlens.accountant.dp.binomial import Floats, log_sum_exp
 
 Whole = NDArray[np.int_]
 

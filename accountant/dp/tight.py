@@ -13,9 +13,9 @@ from collections.abc import Mapping
 
 from scipy.optimize import brentq
 
-from accountant.bounds import NO_ORDER, NOTHING_SPENT, UNBOUNDED, Bound
-from accountant.dp.binomial import Floats
-from accountant.dp.contour import (
+from fedlens.accountant.bounds import NO_ORDER, NOTHING_SPENT, UNBOUNDED, Bound
+from fedlens.accountant.dp.binomial import Floats
+from fedlens.accountant.dp.contour import (
     QUICK,
     Composition,
     ContourLine,
@@ -27,9 +27,14 @@ from accountant.dp.contour import (
     place,
     saddle,
 )
-from accountant.dp.loss import DIRECTIONS, Direction
-from accountant.dp.profiles import gaussian_delta, gaussian_epsilon, sampled_delta, sampled_epsilon
-from accountant.events import PricedMechanism
+from fedlens.accountant.dp.loss import DIRECTIONS, Direction
+from fedlens.accountant.dp.profiles import (
+    gaussian_delta,
+    gaussian_epsilon,
+    sampled_delta,
+    sampled_epsilon,
+)
+from fedlens.accountant.events import PricedMechanism
 
 ANALYTIC, CONTOUR = "analytic", "contour"
 _PRECISION = 1e-11

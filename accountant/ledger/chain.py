@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from accountant.events import Event, EventError, event_from_json
-from foundation.errors import FedlensError
+from fedlens.accountant.events import Event, EventError, event_from_json
+from fedlens.foundation.errors import FedlensError
 
 FORMAT = "fedlens-ledger-1"
 _TAIL = len(',"sha256":""}') + 64

@@ -7,7 +7,7 @@ run's figures do. Evidence that is missing or does not fit its entry is no error
 charged at the clipping norm, which is always valid.
 
 Where the nodes add the noise, a histogram becomes known only after its entry, which then holds the
-public key of a one-time signature instead (`accountant.ledger.one_time`).
+public key of a one-time signature instead (`fedlens.accountant.ledger.one_time`).
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from accountant.bayesian.noised_norms import NoisedNorms
-from accountant.ledger.chain import LedgerEntry, canonical
-from accountant.ledger.one_time import OneTimeKey, signer_of
-from foundation.dates import set_file_date, today
+from fedlens.accountant.bayesian.noised_norms import NoisedNorms
+from fedlens.accountant.ledger.chain import LedgerEntry, canonical
+from fedlens.accountant.ledger.one_time import OneTimeKey, signer_of
+from fedlens.foundation.dates import set_file_date, today
 
 _SALT_BYTES = 32
 

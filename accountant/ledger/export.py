@@ -15,12 +15,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from accountant.events import Event
-from accountant.ledger.ledger import Ledger
-from accountant.ledger.population import Population
-from accountant.ledger.prior import PriorReleases
-from accountant.statement import Spending, statement
-from foundation.json_values import json_value
+from fedlens.accountant.events import Event
+from fedlens.accountant.ledger.ledger import Ledger
+from fedlens.accountant.ledger.population import Population
+from fedlens.accountant.ledger.prior import PriorReleases
+from fedlens.accountant.statement import Spending, statement
+from fedlens.foundation.json_values import json_value
 
 FORMAT = "fedlens-export-1"
 _LINE_COLUMNS = (

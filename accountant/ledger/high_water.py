@@ -16,10 +16,10 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from accountant.ledger.ledger import Ledger, LedgerError
-from accountant.ledger.terms import fedlens_home
-from foundation.dates import set_file_date, today
-from foundation.errors import WrongUse
+from fedlens.accountant.ledger.ledger import Ledger, LedgerError
+from fedlens.accountant.ledger.terms import fedlens_home
+from fedlens.foundation.dates import set_file_date, today
+from fedlens.foundation.errors import WrongUse
 
 _LONGEST = 200
 

@@ -7,7 +7,7 @@ proves what was written, not that noise was really drawn.
 
 A line says which mechanism ran, in which round, what for and on which day. All that it has of data
 is a salted hash of a noised histogram, which its own mechanism covers: see
-`accountant.ledger.evidence`. The day is that on which the writing process opened the ledger, not
+`fedlens.accountant.ledger.evidence`. The day is that on which the writing process opened the ledger, not
 that of the line: how far a run comes in a day depends on what the users hold who were drawn.
 """
 
@@ -21,11 +21,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from accountant.events import Event
-from accountant.ledger.chain import ChainError, LedgerEntry, Reader, header_line, seal_line
-from foundation.dates import set_file_date, today
-from foundation.errors import FedlensError
-from foundation.files import write_durably
+from fedlens.accountant.events import Event
+from fedlens.accountant.ledger.chain import (
+    ChainError,
+    LedgerEntry,
+    Reader,
+    header_line,
+    seal_line,
+)
+from fedlens.foundation.dates import set_file_date, today
+from fedlens.foundation.errors import FedlensError
+from fedlens.foundation.files import write_durably
 
 __all__ = ["Ledger", "LedgerEntry", "LedgerError"]
 

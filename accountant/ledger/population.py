@@ -25,16 +25,16 @@ from dataclasses import asdict, replace
 from itertools import groupby
 from pathlib import Path
 
-from accountant.bounds import Bound
-from accountant.events import Event
-from accountant.ledger.high_water import HighWaterMark
-from accountant.ledger.ledger import Ledger, LedgerEntry, LedgerError
-from accountant.ledger.prior import PriorReleases
-from accountant.ledger.spending import PopulationSpending, Share, share_of
-from accountant.ledger.terms import LEDGER, PopulationError, PopulationTerms, ledger_in
-from accountant.wording import shown
-from foundation.errors import ExitStatus, FedlensError
-from foundation.files import make_folder_durably
+from fedlens.accountant.bounds import Bound
+from fedlens.accountant.events import Event
+from fedlens.accountant.ledger.high_water import HighWaterMark
+from fedlens.accountant.ledger.ledger import Ledger, LedgerEntry, LedgerError
+from fedlens.accountant.ledger.prior import PriorReleases
+from fedlens.accountant.ledger.spending import PopulationSpending, Share, share_of
+from fedlens.accountant.ledger.terms import LEDGER, PopulationError, PopulationTerms, ledger_in
+from fedlens.accountant.wording import shown
+from fedlens.foundation.errors import ExitStatus, FedlensError
+from fedlens.foundation.files import make_folder_durably
 
 __all__ = ["OutOfBudget", "Population", "PopulationError", "PopulationTerms", "Share"]
 

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from accountant.events import Event, event_from_json
-from accountant.ledger.chain import LedgerEntry
-from accountant.ledger.ledger import Ledger
+from fedlens.accountant.events import Event, event_from_json
+from fedlens.accountant.ledger.chain import LedgerEntry
+from fedlens.accountant.ledger.ledger import Ledger
 
 HEADER = "builds_on"
 """Under which key of a run's ledger header it stands."""

@@ -23,11 +23,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from accountant.bounds import Bound
-from accountant.dp.differential import DifferentialAccountant
-from accountant.events import Event, PricedMechanism
-from accountant.ledger.chain import LedgerEntry
-from accountant.ledger.terms import PopulationTerms
+from fedlens.accountant.bounds import Bound
+from fedlens.accountant.dp.differential import DifferentialAccountant
+from fedlens.accountant.events import Event, PricedMechanism
+from fedlens.accountant.ledger.chain import LedgerEntry
+from fedlens.accountant.ledger.terms import PopulationTerms
 
 PROBE = "probe"
 """Purpose of the entries that a population's limit on probes is about."""

@@ -10,8 +10,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from accountant.events import Adjacency, Unit
-from foundation.errors import FedlensError, WrongUse
+from fedlens.accountant.events import Adjacency, Unit
+from fedlens.foundation.errors import FedlensError, WrongUse
 
 LEDGER = "ledger.jsonl"
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")

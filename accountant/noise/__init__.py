@@ -6,11 +6,11 @@ self-test (`health`) and sources of private use (`sources`). All noise and every
 the product is drawn here.
 """
 
-from accountant.noise.bits import BitSource
-from accountant.noise.chances import chosen, most_chosen
-from accountant.noise.health import NoiseUnsound, require_sound_noise
-from accountant.noise.lattice import add_noise, gaussian, on_lattice, pitch
-from accountant.noise.sources import (
+from fedlens.accountant.noise.bits import BitSource
+from fedlens.accountant.noise.chances import chosen, most_chosen
+from fedlens.accountant.noise.health import NoiseUnsound, require_sound_noise
+from fedlens.accountant.noise.lattice import add_noise, gaussian, on_lattice, pitch
+from fedlens.accountant.noise.sources import (
     TEST_MODE_VARIABLE,
     FixedSeedRefused,
     private_source,

@@ -9,8 +9,8 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.noise.bits import BitSource
-from foundation.errors import WrongUse
+from fedlens.accountant.noise.bits import BitSource
+from fedlens.foundation.errors import WrongUse
 
 _BLOCK = 2048
 _RARE = 40 * math.log(2)

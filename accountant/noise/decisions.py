@@ -1,4 +1,4 @@
-"""The decisions of `accountant.noise.normal` that 64 bits leave open, taken with more bits.
+"""The decisions of `fedlens.accountant.noise.normal` that 64 bits leave open, taken with more bits.
 
 Each asks on which side of a real threshold a uniform random real lies, of which the leading bits
 are known. Both are narrowed down until their intervals are apart: further bits for the one,
@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from decimal import Decimal, localcontext
 
-from accountant.noise.bits import BitSource
+from fedlens.accountant.noise.bits import BitSource
 
 _HALF = Decimal("0.5")
 _WORD = 64

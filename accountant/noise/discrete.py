@@ -1,7 +1,7 @@
 """Discrete normal numbers, exactly: integers x with probability proportional to exp(−x²/(2s²)).
 
 Canonne, Kamath, Steinke, "The Discrete Gaussian for Differential Privacy", arXiv:2004.00010. Drawn
-as `accountant.noise.normal` draws, along the cells of Karney's algorithm D (arXiv:1303.6257): with
+as `fedlens.accountant.noise.normal` draws, along the cells of Karney's algorithm D (arXiv:1303.6257): with
 x = ±(K s + J), K is drawn with probability proportional to exp(−K²/2), J uniformly from 0 .. s − 1,
 and the pair is kept with probability exp(−F (2K + F) / 2) for F = J/s; as (K + F)² = x²/s², that is
 the law. 0 is drawn with both signs, so −0 is drawn anew.
@@ -12,10 +12,16 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.noise.bits import BitSource, Words
-from accountant.noise.decisions import accepted_at
-from accountant.noise.normal import DOUBT, LARGEST_SCALE, Integers, cells_of, drawn_until_kept
-from foundation.errors import WrongUse
+from fedlens.accountant.noise.bits import BitSource, Words
+from fedlens.accountant.noise.decisions import accepted_at
+from fedlens.accountant.noise.normal import (
+    DOUBT,
+    LARGEST_SCALE,
+    Integers,
+    cells_of,
+    drawn_until_kept,
+)
+from fedlens.foundation.errors import WrongUse
 
 _PLACE_BITS = 63
 

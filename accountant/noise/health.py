@@ -14,10 +14,10 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.noise.bits import BitSource, FixedBits, SystemBits, Words
-from accountant.noise.chances import chosen
-from accountant.noise.normal import rounded_normal
-from foundation.errors import FedlensError
+from fedlens.accountant.noise.bits import BitSource, FixedBits, SystemBits, Words
+from fedlens.accountant.noise.chances import chosen
+from fedlens.accountant.noise.normal import rounded_normal
+from fedlens.foundation.errors import FedlensError
 
 _KEY = (20, 12)
 _SCALES = (1, 3, 10**6 + 1, 2**36 + 1, 2**52)

@@ -25,9 +25,9 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.noise.bits import BitSource
-from accountant.noise.normal import LARGEST_SCALE, Integers, rounded_normal
-from foundation.errors import WrongUse
+from fedlens.accountant.noise.bits import BitSource
+from fedlens.accountant.noise.normal import LARGEST_SCALE, Integers, rounded_normal
+from fedlens.foundation.errors import WrongUse
 
 Values = NDArray[np.float64]
 

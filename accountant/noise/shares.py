@@ -1,6 +1,6 @@
 """Noise that many nodes add together, each its share: what a sum holds, and why it is enough.
 
-Every part of a sum is integers on a lattice of pitch g (`accountant.noise.lattice`). With Δ the
+Every part of a sum is integers on a lattice of pitch g (`fedlens.accountant.noise.lattice`). With Δ the
 sensitivity in pitches, all rounding included, and z the noise multiplier, a central mechanism draws
 round(N(0, s₀²)) with s₀ = ⌈zΔ⌉. Here each node adds a discrete normal number N_Z(0, σ²) to each
 coordinate of its own clipped sum, with
@@ -38,11 +38,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.noise.bits import BitSource
-from accountant.noise.discrete import discrete_normal
-from accountant.noise.lattice import NOISE_BITS, SUM_BITS, noise_scale, pitch
-from accountant.noise.normal import LARGEST_SCALE, Integers
-from foundation.errors import WrongUse
+from fedlens.accountant.noise.bits import BitSource
+from fedlens.accountant.noise.discrete import discrete_normal
+from fedlens.accountant.noise.lattice import NOISE_BITS, SUM_BITS, noise_scale, pitch
+from fedlens.accountant.noise.normal import LARGEST_SCALE, Integers
+from fedlens.foundation.errors import WrongUse
 
 LEAST_SHARE = 100
 """The least σ: smaller shares would need their correction in the accounts."""
@@ -129,7 +129,7 @@ class SumLayout:
 
         Raises:
             OffLattice: the sum is not on the lattice of sums, so its rounding would not be
-                accounted for; sums of `client.clipping` always are.
+                accounted for; sums of `fedlens.client.update.clipping` always are.
         """
         parts = []
         for part, values, source in zip(

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 
-from accountant.noise.bits import BitSource, FixedBits, SystemBits
-from accountant.noise.health import require_sound_noise
-from foundation.errors import WrongUse
+from fedlens.accountant.noise.bits import BitSource, FixedBits, SystemBits
+from fedlens.accountant.noise.health import require_sound_noise
+from fedlens.foundation.errors import WrongUse
 
 TEST_MODE_VARIABLE = "FEDLENS_TEST_MODE"
 

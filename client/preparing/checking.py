@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from client.contract import FederationContract
-from client.data import NodeDataError
-from client.node_store import NodeStore, open_store
+from fedlens.client.contract import FederationContract
+from fedlens.client.node.store import NodeStore, open_store
+from fedlens.client.users.protocol import NodeDataError
 
 ROWS = 65_536
 AGAIN = "prepare the data anew"

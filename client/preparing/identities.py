@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from foundation.errors import FedlensError
+from fedlens.foundation.errors import FedlensError
 
 SECRET_BYTES = 32
 FINGERPRINT_BYTES = 16

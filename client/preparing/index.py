@@ -9,10 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from client.contract import FederationContract
-from client.node_store import DECLARED, PEOPLE
-from client.preparing.growing import GrowingArray
-from client.preparing.identities import IdentityError, fingerprint, own_number, person_numbers
+from fedlens.client.contract import FederationContract
+from fedlens.client.node.store import DECLARED, PEOPLE
+from fedlens.client.preparing.growing import GrowingArray
+from fedlens.client.preparing.identities import (
+    IdentityError,
+    fingerprint,
+    own_number,
+    person_numbers,
+)
 
 ROWS = 65_536
 

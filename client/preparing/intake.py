@@ -12,14 +12,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from client.contract import FederationContract
-from client.datasets.own.pictures import OversizedPictureError, UnreadablePictureError
-from client.datasets.sources.decoding import pixels_of
-from client.datasets.sources.formats import LabelledRecord, RecordSource
-from client.datasets.sources.records import TRAIN, SourceError, UnusableRecord
-from client.node_store import DECLARED, LEFT_OUT
-from client.preparing.growing import GrowingArray
-from client.preparing.identities import (
+from fedlens.client.contract import FederationContract
+from fedlens.client.node.store import DECLARED, LEFT_OUT
+from fedlens.client.preparing.growing import GrowingArray
+from fedlens.client.preparing.identities import (
     FINGERPRINT_BYTES,
     fingerprint,
     is_listed,
@@ -27,9 +23,13 @@ from client.preparing.identities import (
     read_fingerprints,
     write_fingerprints,
 )
-from client.preparing.labels import LEAVE_OUT, AgreedNames
-from client.preparing.looks import Looks
-from foundation.errors import FedlensError, WrongUse
+from fedlens.client.preparing.labels import LEAVE_OUT, AgreedNames
+from fedlens.client.preparing.looks import Looks
+from fedlens.data.formats.decoding import pixels_of
+from fedlens.data.formats.formats import LabelledRecord, RecordSource
+from fedlens.data.formats.records import TRAIN, SourceError, UnusableRecord
+from fedlens.data.labelled.pictures import OversizedPictureError, UnreadablePictureError
+from fedlens.foundation.errors import FedlensError, WrongUse
 
 FINGERPRINTS = "fingerprints.bin"
 NO_VALUE = -1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from foundation.errors import WrongUse
+from fedlens.foundation.errors import WrongUse
 
 LEAVE_OUT = "-"
 _BETWEEN = re.compile(r"[\s_\-]+")

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from models.shapes import ImageShape
+from fedlens.models.shapes import ImageShape
 
 EACH, MOST_CLASSES = 8, 40
 GAP, LEAST_SIDE = 2, 48

@@ -11,19 +11,19 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from client.datasets.sources.formats import RecordSource
-from client.node_store import CONTRACT, LAYOUT, LOOKS, STORE, NodeStoreFacts
-from client.preparing.index import write_index, write_people
-from client.preparing.intake import Intake, Preparation, PrepareError, Told
-from client.preparing.report import NodeReport, report_on
-from foundation.files import flush_folder, write_durably
+from fedlens.client.node.store import CONTRACT, LAYOUT, LOOKS, STORE, NodeStoreFacts
+from fedlens.client.preparing.index import write_index, write_people
+from fedlens.client.preparing.intake import Intake, Preparation, PrepareError, Told
+from fedlens.client.preparing.report import NodeReport, report_on
+from fedlens.data.formats.formats import RecordSource
+from fedlens.foundation.files import flush_folder, write_durably
 
 
 def prepare(
     source: RecordSource, wanted: Preparation, out: Path, *, replace: bool = False,
     told: Told = lambda _: None,
 ) -> NodeReport:  # fmt: skip
-    """Write a node's store of a source's records; see `client.node_store` for what is in it.
+    """Write a node's store of a source's records; see `fedlens.client.node.store` for what is in it.
 
     Guarantees: ``out`` is whole or not there; one record is in memory at a time.
 

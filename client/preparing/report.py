@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from client.node_store import open_store
+from fedlens.client.node.store import open_store
 
 ROWS = 65_536
 

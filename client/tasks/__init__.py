@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from client.tasks.protocol import ClientTaskFactory
-from foundation.registry import Registry
+from fedlens.client.tasks.protocol import ClientTaskFactory
+from fedlens.foundation.registry import Registry
 
 CLIENT_TASKS: Registry[ClientTaskFactory] = Registry(
     "kind of task",
     "fedlens.client_tasks",
     {
-        "frozen": "client.tasks.frozen:FrozenLocalTask",
-        "focused": "client.tasks.focused:FocusedLocalTask",
-        "wgan": "client.tasks.wgan:WganLocalTask",
-        "annotator": "client.tasks.annotator:AnnotatorLocalTask",
-        "privatizer": "client.tasks.privatizer:PrivatizerLocalTask",
-        "frequencies": "client.tasks.frequencies:FrequenciesLocalTask",
-        "moments": "client.tasks.moments:MomentsLocalTask",
-        "probe": "client.tasks.probe:ProbeLocalTask",
+        "frozen": "fedlens.client.tasks.frozen:FrozenLocalTask",
+        "focused": "fedlens.client.tasks.focused:FocusedLocalTask",
+        "wgan": "fedlens.client.tasks.wgan:WganLocalTask",
+        "annotator": "fedlens.client.tasks.annotator:AnnotatorLocalTask",
+        "privatizer": "fedlens.client.tasks.privatizer:PrivatizerLocalTask",
+        "frequencies": "fedlens.client.tasks.frequencies:FrequenciesLocalTask",
+        "moments": "fedlens.client.tasks.moments:MomentsLocalTask",
+        "probe": "fedlens.client.tasks.probe:ProbeLocalTask",
     },
 )

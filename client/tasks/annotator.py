@@ -12,16 +12,16 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from client.clipping import Products
-from client.cohort_data import CohortData, padded
-from client.data import LocalData, LocalUsers
-from client.feature_cache import FeatureCache, UserRows, rows_of
-from client.messages import TrainRequest
-from client.record_batches import DrawnRecords
-from client.tasks.settings import AnnotatorSettings
-from models import devices
-from models.annotators import Annotator
-from models.vectors import load_vector
+from fedlens.client.messages import TrainRequest
+from fedlens.client.tasks.settings import AnnotatorSettings
+from fedlens.client.update.clipping import Products
+from fedlens.client.users.feature_cache import FeatureCache, UserRows, rows_of
+from fedlens.client.users.protocol import LocalData, LocalUsers
+from fedlens.client.users.record_batches import DrawnRecords
+from fedlens.client.users.records import CohortData, padded
+from fedlens.models import devices
+from fedlens.models.annotators import Annotator
+from fedlens.models.vectors import load_vector
 
 
 def load_annotator(users: LocalUsers, request: TrainRequest) -> Annotator:

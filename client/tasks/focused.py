@@ -1,7 +1,7 @@
 """The focused critic on a node: how far a user's records are from the generator's, class by class.
 
 It is the frozen-feature critic once more, linear in the same random features, but only along the
-directions that synthetic images span and relative to their class means: see `models.focus`.
+directions that synthetic images span and relative to their class means: see `fedlens.models.focus`.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from client.data import LocalUsers
-from client.messages import TrainRequest
-from client.tasks.frozen import FrozenLocalTask
-from models.focus import focus_from
+from fedlens.client.messages import TrainRequest
+from fedlens.client.tasks.frozen import FrozenLocalTask
+from fedlens.client.users.protocol import LocalUsers
+from fedlens.models.focus import focus_from
 
 
 class FocusedLocalTask(FrozenLocalTask):

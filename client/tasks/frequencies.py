@@ -1,6 +1,6 @@
 """Where images' frequencies lie: each user's means and squares, to centre and scale features by.
 
-The first of two sums that a filter is fitted on (`privatizers.pair_moments`). It asks for no label.
+The first of two sums that a filter is fitted on (`fedlens.privatizers.pair_moments`). It asks for no label.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from client.cohort_data import padded
-from client.data import LocalData, LocalUsers, NodeDataError
-from client.messages import TrainRequest
-from client.record_batches import DrawnRecords
-from client.tasks.settings import FrequenciesSettings
-from models import devices
-from privatizers.networks.spectral import LowFrequencies
-from privatizers.pair_moments import looked_at
+from fedlens.client.messages import TrainRequest
+from fedlens.client.tasks.settings import FrequenciesSettings
+from fedlens.client.users.protocol import LocalData, LocalUsers, NodeDataError
+from fedlens.client.users.record_batches import DrawnRecords
+from fedlens.client.users.records import padded
+from fedlens.models import devices
+from fedlens.privatizers.networks.spectral import LowFrequencies
+from fedlens.privatizers.pair_moments import looked_at
 
 
 class FrequenciesLocalTask:

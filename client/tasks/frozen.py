@@ -12,15 +12,15 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from client.clipping import Blocks
-from client.cohort_data import padded
-from client.data import LocalData, LocalUsers
-from client.messages import TrainRequest
-from client.record_batches import DrawnRecords
-from client.tasks.settings import FrozenSettings
-from models import devices
-from models.features import PatchFeatures
-from models.shapes import one_hot
+from fedlens.client.messages import TrainRequest
+from fedlens.client.tasks.settings import FrozenSettings
+from fedlens.client.update.clipping import Blocks
+from fedlens.client.users.protocol import LocalData, LocalUsers
+from fedlens.client.users.record_batches import DrawnRecords
+from fedlens.client.users.records import padded
+from fedlens.models import devices
+from fedlens.models.features import PatchFeatures
+from fedlens.models.shapes import one_hot
 
 
 @lru_cache(maxsize=2)

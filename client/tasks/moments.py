@@ -1,6 +1,6 @@
 """What images' features are like by pair of class and attribute: sums of them and their products.
 
-The second of two sums that a filter is fitted on (`privatizers.pair_moments`).
+The second of two sums that a filter is fitted on (`fedlens.privatizers.pair_moments`).
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from client.cohort_data import padded
-from client.data import LocalData, LocalUsers, NodeDataError, sensitive_of
-from client.messages import TrainRequest, Vector
-from client.record_batches import DrawnRecords
-from client.tasks.settings import MomentsSettings
-from models import devices
-from privatizers.networks.spectral import LowFrequencies
-from privatizers.pair_moments import contribution, width_of
+from fedlens.client.messages import TrainRequest, Vector
+from fedlens.client.tasks.settings import MomentsSettings
+from fedlens.client.users.protocol import LocalData, LocalUsers, NodeDataError, sensitive_of
+from fedlens.client.users.record_batches import DrawnRecords
+from fedlens.client.users.records import padded
+from fedlens.models import devices
+from fedlens.privatizers.networks.spectral import LowFrequencies
+from fedlens.privatizers.pair_moments import contribution, width_of
 
 MOST_VALUES = 2**22
 """Numbers that a sum may have (32 MiB as it travels): more is no request for moments."""
 
 
 class MomentsLocalTask:
-    """Updates are `privatizers.pair_moments.contribution`, a block for each pair, flattened.
+    """Updates are `fedlens.privatizers.pair_moments.contribution`, a block for each pair, flattened.
 
     A record's pair is (class x values + value).
 

@@ -19,16 +19,16 @@ from torch import Tensor
 from torch.func import grad, vmap
 from torch.nn import functional as F
 
-from client.cohort_data import PaddedRecords, padded, shuffled
-from client.data import LocalData, LocalUsers, NodeDataError, sensitive_of
-from client.messages import TrainRequest
-from client.record_batches import DrawnRecords
-from client.tasks.settings import PrivatizerSettings
-from models import devices
-from models.vectors import load_vector
-from privatizers.methods import method_of
-from privatizers.networks.design import SCALARS, SHARES, design
-from privatizers.protocol import Batch, Weights, named_weights
+from fedlens.client.messages import TrainRequest
+from fedlens.client.tasks.settings import PrivatizerSettings
+from fedlens.client.users.protocol import LocalData, LocalUsers, NodeDataError, sensitive_of
+from fedlens.client.users.record_batches import DrawnRecords
+from fedlens.client.users.records import PaddedRecords, padded, shuffled
+from fedlens.models import devices
+from fedlens.models.vectors import load_vector
+from fedlens.privatizers.methods import method_of
+from fedlens.privatizers.networks.design import SCALARS, SHARES, design
+from fedlens.privatizers.protocol import Batch, Weights, named_weights
 
 
 class PrivatizerLocalTask:

@@ -13,17 +13,17 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from client.clipping import Updates
-from client.cohort_data import padded
-from client.data import LocalData, LocalUsers, NodeDataError
-from client.messages import TrainRequest
-from client.record_batches import DrawnRecords
-from client.tasks.settings import PLACES, ProbeSettings
-from models import devices
-from models.annotators import Annotator
-from models.probes.asking import AskedProbe, parse_probe
-from models.probes.protocol import ProbedRecords
-from models.vectors import load_vector
+from fedlens.client.messages import TrainRequest
+from fedlens.client.tasks.settings import PLACES, ProbeSettings
+from fedlens.client.update.clipping import Updates
+from fedlens.client.users.protocol import LocalData, LocalUsers, NodeDataError
+from fedlens.client.users.record_batches import DrawnRecords
+from fedlens.client.users.records import padded
+from fedlens.models import devices
+from fedlens.models.annotators import Annotator
+from fedlens.models.probes.asking import AskedProbe, parse_probe
+from fedlens.models.probes.protocol import ProbedRecords
+from fedlens.models.vectors import load_vector
 
 
 def asked_network(users: LocalUsers, request: TrainRequest) -> Annotator | None:

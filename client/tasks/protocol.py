@@ -8,10 +8,10 @@ from typing import Protocol, runtime_checkable
 from pydantic import BaseModel
 from torch import Tensor
 
-from client.clipping import Blocks, Updates
-from client.data import LocalData, LocalUsers
-from client.messages import STRICT, TrainRequest
-from client.record_batches import DrawnRecords
+from fedlens.client.messages import STRICT, TrainRequest
+from fedlens.client.update.clipping import Blocks, Updates
+from fedlens.client.users.protocol import LocalData, LocalUsers
+from fedlens.client.users.record_batches import DrawnRecords
 
 
 class TaskSettings(BaseModel):
@@ -32,14 +32,14 @@ class ClientTask(Protocol):
         A row depends on its own user's records, its seed and public state only. It is called with
         ``chunk`` users always, the last of which may hold nothing; none has more records than the
         request's ``records_per_user``. Work and memory must not depend on what they hold
-        (`client.cohort_data.padded` helps), for time tells others of it.
+        (`fedlens.client.users.records.padded` helps), for time tells others of it.
         """
 
     def record_rows(self, drawn: DrawnRecords) -> Updates:
         """Record mode: the *unclipped* contributions of drawn records, at most one each, [n, P].
 
         That of a record depends on that record and public state only; no record at all gives no
-        row, of the same P. Drawing, clip and noise are not the task's: `client.record_sums`.
+        row, of the same P. Drawing, clip and noise are not the task's: `fedlens.client.record_sums`.
 
         Raises:
             NodeDataError: this kind of task has no record mode.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from client.tasks.protocol import TaskSettings
+from fedlens.client.tasks.protocol import TaskSettings
 
 EngineName = Literal["loop", "vmap", "columns"]
 ProductPrecision = Literal["float32", "bfloat16"]

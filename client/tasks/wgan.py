@@ -20,26 +20,26 @@ import torch
 from torch import Tensor
 from torch.func import functional_call, grad, vmap
 
-from client.clipping import Layered
-from client.cohort_data import PaddedRecords, padded, shuffled
-from client.data import LocalData, LocalUsers
-from client.messages import TrainRequest
-from client.record_batches import DrawnRecords
-from client.tasks.engines import engine_of
-from client.tasks.engines.batches import LocalBatches
-from client.tasks.engines.columns import IN_FLIGHT_GPU
-from client.tasks.settings import WganSettings
-from client.tasks.wgan_networks import (
+from fedlens.client.messages import TrainRequest
+from fedlens.client.tasks.engines import engine_of
+from fedlens.client.tasks.engines.batches import LocalBatches
+from fedlens.client.tasks.engines.columns import IN_FLIGHT_GPU
+from fedlens.client.tasks.settings import WganSettings
+from fedlens.client.tasks.wgan_networks import (
     FAKES_PER_CLASS,
     LOSSES,
     class_slopes,
     draw_fakes,
     load_networks,
 )
-from client.tasks.wgan_records import RecordSteps
-from models import devices
-from models.limits import weight_limits
-from models.shapes import one_hot
+from fedlens.client.tasks.wgan_records import RecordSteps
+from fedlens.client.update.clipping import Layered
+from fedlens.client.users.protocol import LocalData, LocalUsers
+from fedlens.client.users.record_batches import DrawnRecords
+from fedlens.client.users.records import PaddedRecords, padded, shuffled
+from fedlens.models import devices
+from fedlens.models.limits import weight_limits
+from fedlens.models.shapes import one_hot
 
 Parameters = dict[str, Tensor]
 

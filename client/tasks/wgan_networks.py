@@ -10,13 +10,13 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.utils import vector_to_parameters
 
-from client.data import LocalUsers
-from client.messages import TrainRequest
-from client.tasks.settings import WganSettings
-from models import devices
-from models.critics import WganCritic
-from models.generators import Generator
-from models.vectors import load_vector
+from fedlens.client.messages import TrainRequest
+from fedlens.client.tasks.settings import WganSettings
+from fedlens.client.users.protocol import LocalUsers
+from fedlens.models import devices
+from fedlens.models.critics import WganCritic
+from fedlens.models.generators import Generator
+from fedlens.models.vectors import load_vector
 
 FAKES_PER_CLASS = 25
 

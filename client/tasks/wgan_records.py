@@ -2,7 +2,7 @@
 
 DP-SGD (Abadi et al., arXiv:1607.00133, algorithm 1): each step draws every record of the node with
 probability q, clips its gradient to C, sums, adds N(0, (zC)^2) and divides by a fixed number, all
-of which `client.record_sums` does. A record's gradient is that of the critic's loss on the record
+of which `fedlens.client.record_sums` does. A record's gradient is that of the critic's loss on the record
 itself, against generated images of its class: the latter are public, and inside the clip they
 cancel what all records have in common, which would otherwise fill it. Clipping and noise are the
 project's own, since a record with a non-finite gradient must contribute nothing and the noise must
@@ -14,20 +14,20 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from client.clipping import Layered
-from client.data import LocalUsers
-from client.messages import TrainRequest
-from client.record_batches import DrawnRecords
-from client.tasks.record_gradients import record_gradients
-from client.tasks.settings import WganSettings
-from client.tasks.wgan_networks import (
+from fedlens.client.messages import TrainRequest
+from fedlens.client.tasks.record_gradients import record_gradients
+from fedlens.client.tasks.settings import WganSettings
+from fedlens.client.tasks.wgan_networks import (
     FAKES_PER_CLASS,
     LOSSES,
     class_slopes,
     draw_fakes,
     load_networks,
 )
-from models.limits import clamp_weights, weight_limits
+from fedlens.client.update.clipping import Layered
+from fedlens.client.users.protocol import LocalUsers
+from fedlens.client.users.record_batches import DrawnRecords
+from fedlens.models.limits import clamp_weights, weight_limits
 
 
 class RecordSteps:

@@ -6,15 +6,15 @@ import secrets
 
 import streamlit as st
 
-from dashboard import images
-from dashboard.compare.blind import TRIALS, BlindTest
-from dashboard.compare.sides import MOST, STRONGER, Side, mean_pictures, null_of
-from dashboard.compare.statistics import Difference, differences
-from dashboard.damage import intact
-from dashboard.frames import frame, put
-from dashboard.plain_text import plain
-from dashboard.session import store
-from server.store import RunRecord, StoredSample
+from fedlens.dashboard.access.session import store
+from fedlens.dashboard.compare.blind import TRIALS, BlindTest
+from fedlens.dashboard.compare.sides import MOST, STRONGER, Side, mean_pictures, null_of
+from fedlens.dashboard.compare.statistics import Difference, differences
+from fedlens.dashboard.runs.integrity import intact
+from fedlens.dashboard.samples import images
+from fedlens.dashboard.widgets.plain_text import plain
+from fedlens.dashboard.widgets.tables import frame, put
+from fedlens.store import RunRecord, StoredSample
 
 NO_NULL = (
     "There is **no null between seeds**: the store has no run that differs from A or B in its seed "

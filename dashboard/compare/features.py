@@ -8,7 +8,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from server.store import decode_png
+from fedlens.store import decode_png
 
 Matrix: TypeAlias = NDArray[np.float64]
 COMPONENTS = 24

@@ -10,11 +10,11 @@ import numpy as np
 import streamlit as st
 from numpy.typing import NDArray
 
-from dashboard.batch_kinds import identity, ranked
-from dashboard.compare.statistics import Sets
-from dashboard.damage import intact
-from dashboard.session import store
-from server.store import RunRecord, SampleFilter, StoredBatch, StoredSample, decode_png
+from fedlens.dashboard.access.session import store
+from fedlens.dashboard.compare.statistics import Sets
+from fedlens.dashboard.runs.batch_kinds import identity, ranked
+from fedlens.dashboard.runs.integrity import intact
+from fedlens.store import RunRecord, SampleFilter, StoredBatch, StoredSample, decode_png
 
 MOST = 2000
 """Samples of a batch that statistics are taken of."""

@@ -10,8 +10,8 @@ from typing import Any
 
 import streamlit as st
 
-from dashboard.components.assets import asset
-from dashboard.images import Sprite, base64_text
+from fedlens.dashboard.components.assets import asset
+from fedlens.dashboard.samples.images import Sprite, base64_text
 
 _GRID = st.components.v2.component(
     "fedlens_grid", html="<div></div>", css=asset("grid.css"), js=asset("grid.js")

@@ -3,7 +3,7 @@
 Keys may come faster than a page can be redrawn, so the browser decides which sample a key belongs
 to: the one on the screen. Each answer travels with its sample's id and an id of its own, is kept
 in the browser's storage until the server has acknowledged it, and is sent again if need be. It goes
-to `dashboard.desk_api` and not through Streamlit: no page has to be redrawn for it, and a server
+to `fedlens.dashboard.labelling.desk_api` and not through Streamlit: no page has to be redrawn for it, and a server
 that was started anew takes it as well.
 """
 
@@ -14,8 +14,8 @@ from typing import Any
 
 import streamlit as st
 
-from dashboard.components.assets import asset
-from server.store import StoredLabel, StoredProject
+from fedlens.dashboard.components.assets import asset
+from fedlens.store import StoredLabel, StoredProject
 
 # One script to the browser: a component's parts cannot import each other without a bundler.
 SCRIPTS = ("labeller.js", "labeller_outbox.js", "labeller_drawing.js")

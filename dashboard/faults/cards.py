@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from dashboard.faults import words
-from dashboard.faults.answer import KeptDiagnosis, KeptFinding, percent
-from dashboard.markup import picture, tag, text
+from fedlens.dashboard.faults import words
+from fedlens.dashboard.faults.answer import KeptDiagnosis, KeptFinding, percent
+from fedlens.dashboard.widgets.markup import picture, tag, text
 
 TICKS = (0, 25, 50, 75, 100)
 

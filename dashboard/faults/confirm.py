@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from accountant.ledger.population import Population
-from accountant.ledger.terms import population_folder
-from dashboard.faults.answer import KeptFinding
-from dashboard.theme import put_card, text
-from foundation.errors import FedlensError
-from server.probe_offers import ProbeOffer, probe_offer
-from server.store import RunRecord
+from fedlens.accountant.ledger.population import Population
+from fedlens.accountant.ledger.terms import population_folder
+from fedlens.dashboard.faults.answer import KeptFinding
+from fedlens.dashboard.widgets.theme import put_card, text
+from fedlens.diagnosis.probe_offers import ProbeOffer, probe_offer
+from fedlens.foundation.errors import FedlensError
+from fedlens.store import RunRecord
 
 
 def confirm(finding: KeptFinding, run: RunRecord, path: str, classes: int) -> None:

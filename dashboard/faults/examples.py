@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dashboard.batch_kinds import ranked
-from dashboard.images import base64_text
-from server.kept_diagnoses import SAMPLES_EACH
-from server.store import SampleFilter, Store
+from fedlens.dashboard.runs.batch_kinds import ranked
+from fedlens.dashboard.samples.images import base64_text
+from fedlens.diagnosis.stored_answers import SAMPLES_EACH
+from fedlens.store import SampleFilter, Store
 
 MOST_CLASSES = 40
 

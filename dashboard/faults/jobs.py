@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from dashboard.faults.answer import AnswerError, KeptDiagnosis, read_answer
-from dashboard.faults.places import RunPlace
-from dashboard.processes import CommandFailed, Handle, followed
-from server.diagnosis_steps import DiagnosisStep, read_step
-from server.kept_diagnoses import (
+from fedlens.dashboard.faults.answer import AnswerError, KeptDiagnosis, read_answer
+from fedlens.dashboard.faults.places import RunPlace
+from fedlens.dashboard.processes import CommandFailed, Handle, followed
+from fedlens.diagnosis.steps import DiagnosisStep, read_step
+from fedlens.diagnosis.stored_answers import (
     FOLDER,
     MOST_PICTURED,
     KeptAnswer,
@@ -245,7 +245,7 @@ def _pictured(found: Any, samples: list[dict[str, Any]], classes: int, job: Job)
         "most": MOST_PICTURED,
     }
     try:
-        command = [sys.executable, "-m", "dashboard.faults.looks"]
+        command = [sys.executable, "-m", "fedlens.dashboard.faults.looks"]
         return _last_object(_said(command, job, json.dumps(asked)))
     except CommandFailed:
         return {}

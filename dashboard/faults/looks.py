@@ -1,6 +1,6 @@
 """What a fault looks like: carried out on synthetic samples, in a process of its own.
 
-    python -m dashboard.faults.looks < question.json > pictures.json
+    python -m fedlens.dashboard.faults.looks < question.json > pictures.json
 
 Apart from the dashboard's process, because it loads the networks' library.
 """
@@ -17,9 +17,9 @@ import numpy as np
 import torch
 from PIL import Image
 
-from models.faults import FAULTS
-from models.faults.protocol import Fault, FaultSetting
-from models.pixels import as_pixels, from_pixels
+from fedlens.models.faults import FAULTS
+from fedlens.models.faults.protocol import Fault, FaultSetting
+from fedlens.models.pixels import as_pixels, from_pixels
 
 
 def main() -> None:

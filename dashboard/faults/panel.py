@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import streamlit as st
 
-from dashboard.faults.answer import KeptDiagnosis
-from dashboard.faults.examples import examples
-from dashboard.faults.jobs import Diagnoses, Job, Question
-from dashboard.faults.places import RunPlace, places
-from dashboard.sample_filters import classes_of
-from dashboard.session import RUN_PARAMETER, store, store_url
-from dashboard.theme import tag
-from server.kept_diagnoses import is_public
-from server.store import RunRecord
+from fedlens.dashboard.access.session import RUN_PARAMETER, store, store_url
+from fedlens.dashboard.faults.answer import KeptDiagnosis
+from fedlens.dashboard.faults.examples import examples
+from fedlens.dashboard.faults.jobs import Diagnoses, Job, Question
+from fedlens.dashboard.faults.places import RunPlace, places
+from fedlens.dashboard.samples.filters import classes_of
+from fedlens.dashboard.widgets.theme import tag
+from fedlens.diagnosis.stored_answers import is_public
+from fedlens.store import RunRecord
 
 ENDED = ("finished", "stopped-by-budget")
 

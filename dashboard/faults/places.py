@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from server.kept_diagnoses import releases_of, run_id_in
-from server.store.engine import locate
+from fedlens.diagnosis.stored_answers import releases_of, run_id_in
+from fedlens.store.engine import locate
 
 RUNS_VARIABLE = "FEDLENS_RUNS"
 """Environment variable with a folder of run folders, where they do not lie beside the store."""

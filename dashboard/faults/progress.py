@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dashboard.faults.jobs import QUIET_SECONDS, Job
-from dashboard.markup import text
-from server.diagnosis_steps import STEPS
+from fedlens.dashboard.faults.jobs import QUIET_SECONDS, Job
+from fedlens.dashboard.widgets.markup import text
+from fedlens.diagnosis.steps import STEPS
 
 
 def progress(job: Job) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from dashboard.faults.answer import KeptDiagnosis, KeptFinding, percent
+from fedlens.dashboard.faults.answer import KeptDiagnosis, KeptFinding, percent
 
 ELSE: Mapping[str, str] = {
     "rotate90": "Users who hold the device on its side, or photographs stored without their "

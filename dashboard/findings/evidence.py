@@ -9,10 +9,16 @@ from dataclasses import dataclass
 from glob import escape
 from typing import Any
 
-from dashboard.damage import is_intact
-from dashboard.faults.answer import AnswerError, KeptDiagnosis, KeptFinding, percent, read_answer
-from dashboard.faults.places import RunPlace
-from server.store import FindingEntry, Store, StoredSample, StoreError
+from fedlens.dashboard.faults.answer import (
+    AnswerError,
+    KeptDiagnosis,
+    KeptFinding,
+    percent,
+    read_answer,
+)
+from fedlens.dashboard.faults.places import RunPlace
+from fedlens.dashboard.runs.integrity import is_intact
+from fedlens.store import FindingEntry, Store, StoredSample, StoreError
 
 PROBE_FILE = "probe.json"
 WORDS = ("probe", "says")

@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from dashboard.faults import cards
-from dashboard.faults.answer import KeptDiagnosis
-from dashboard.findings.evidence import ShownSample
-from dashboard.markup import picture, tag, text
-from dashboard.privacy import delta_text, epsilon_text
-from server.store import FindingEntry, FindingStatus, RunRecord, StoredFinding
+from fedlens.dashboard.faults import cards
+from fedlens.dashboard.faults.answer import KeptDiagnosis
+from fedlens.dashboard.findings.evidence import ShownSample
+from fedlens.dashboard.runs.privacy import delta_text, epsilon_text
+from fedlens.dashboard.widgets.markup import picture, tag, text
+from fedlens.store import FindingEntry, FindingStatus, RunRecord, StoredFinding
 
 STATUS: Mapping[FindingStatus, tuple[str, str]] = {
     "open": ("Open", "on"),

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from dashboard.findings import pieces
-from dashboard.findings.evidence import diagnoses_in, samples_in
-from dashboard.markup import card, text
-from dashboard.privacy import (
+from fedlens.dashboard.findings import pieces
+from fedlens.dashboard.findings.evidence import diagnoses_in, samples_in
+from fedlens.dashboard.runs.privacy import (
     ASSUMPTIONS,
     NOT_PRIVATE,
     NOT_PRIVATE_MEANING,
@@ -17,7 +16,8 @@ from dashboard.privacy import (
     delta_text,
     epsilon_text,
 )
-from server.store import FindingEntry, RunRecord, Store
+from fedlens.dashboard.widgets.markup import card, text
+from fedlens.store import FindingEntry, RunRecord, Store
 
 _STYLE = (Path(__file__).parents[1] / "theme.css").read_text(encoding="utf-8")
 _PAGE = """

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from dashboard.faults.places import RunPlace
-from dashboard.processes import CommandFailed, followed
+from fedlens.dashboard.faults.places import RunPlace
+from fedlens.dashboard.processes import CommandFailed, followed
 
 FOLDER = "students"
 FORMAT = "fedlens-students-1"

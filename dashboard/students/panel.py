@@ -5,14 +5,14 @@ from __future__ import annotations
 import altair as alt
 import streamlit as st
 
-from dashboard.account import account, require
-from dashboard.faults import panel
-from dashboard.frames import frame
-from dashboard.plain_text import plain
-from dashboard.session import plain_errors, store_url
-from dashboard.students.jobs import SHARES, LabelsOfProject, StudentJobs, TaughtStudents
-from server.store import StoredProject
-from server.store.engine import locate
+from fedlens.dashboard.access.account import account, require
+from fedlens.dashboard.access.session import plain_errors, store_url
+from fedlens.dashboard.faults import panel
+from fedlens.dashboard.students.jobs import SHARES, LabelsOfProject, StudentJobs, TaughtStudents
+from fedlens.dashboard.widgets.plain_text import plain
+from fedlens.dashboard.widgets.tables import frame
+from fedlens.store import StoredProject
+from fedlens.store.engine import locate
 
 REFRESH_SECONDS = 2
 SIMULATION = (

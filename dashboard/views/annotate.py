@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import streamlit as st
 
-from dashboard import project_form
-from dashboard.account import account, plain
-from dashboard.answers import scope_of
-from dashboard.badges import privacy_warning
-from dashboard.components.labeller import desk_data, labeller
-from dashboard.pages import DashboardPage
-from dashboard.session import pick, plain_errors, store
-from server.store import RunRecord, StoredProject
+from fedlens.dashboard.access.account import account, plain
+from fedlens.dashboard.access.session import pick, plain_errors, store
+from fedlens.dashboard.components.labeller import desk_data, labeller
+from fedlens.dashboard.labelling import project_form
+from fedlens.dashboard.labelling.answers import scope_of
+from fedlens.dashboard.runs.badges import privacy_warning
+from fedlens.dashboard.widgets.pages import DashboardPage
+from fedlens.store import RunRecord, StoredProject
 
 PROJECT_PARAMETER = "project"
 GUIDE = (

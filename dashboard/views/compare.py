@@ -6,17 +6,24 @@ import math
 
 import streamlit as st
 
-from dashboard import images
-from dashboard.badges import privacy_warning
-from dashboard.compare.differences import show_blind_test, show_means, show_statistics
-from dashboard.compare.sides import Side
-from dashboard.components.grid import grid, grid_data
-from dashboard.damage import intact
-from dashboard.enlarging import whole_factor
-from dashboard.pages import DashboardPage
-from dashboard.sample_filters import ALL, choose_batch, classes_of
-from dashboard.session import RUN_PARAMETER, choice, pick, plain_errors, run_title, store
-from server.store import RunRecord, StoredSample
+from fedlens.dashboard.access.session import (
+    RUN_PARAMETER,
+    choice,
+    pick,
+    plain_errors,
+    run_title,
+    store,
+)
+from fedlens.dashboard.compare.differences import show_blind_test, show_means, show_statistics
+from fedlens.dashboard.compare.sides import Side
+from fedlens.dashboard.components.grid import grid, grid_data
+from fedlens.dashboard.runs.badges import privacy_warning
+from fedlens.dashboard.runs.integrity import intact
+from fedlens.dashboard.samples import images
+from fedlens.dashboard.samples.filters import ALL, choose_batch, classes_of
+from fedlens.dashboard.samples.scaling import whole_factor
+from fedlens.dashboard.widgets.pages import DashboardPage
+from fedlens.store import RunRecord, StoredSample
 
 AT_ONCE = 200
 OTHER = "with"

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import streamlit as st
 
-from dashboard.account import account, require
-from dashboard.badges import privacy_warning
-from dashboard.faults import cards, panel
-from dashboard.faults.answer import KeptDiagnosis, KeptFinding
-from dashboard.faults.confirm import confirm
-from dashboard.faults.jobs import Job, Question
-from dashboard.faults.places import RunPlace
-from dashboard.faults.progress import cancelled, failed, progress, stale
-from dashboard.findings import pieces
-from dashboard.findings.evidence import frozen, hypothesis_of
-from dashboard.pages import PAGES, DashboardPage
-from dashboard.sample_filters import classes_of
-from dashboard.session import nearby, pick_run, plain_errors, store, store_url
-from dashboard.theme import put_card
-from server.store import FindingRecord, RunRecord
+from fedlens.dashboard.access.account import account, require
+from fedlens.dashboard.access.session import nearby, pick_run, plain_errors, store, store_url
+from fedlens.dashboard.faults import cards, panel
+from fedlens.dashboard.faults.answer import KeptDiagnosis, KeptFinding
+from fedlens.dashboard.faults.confirm import confirm
+from fedlens.dashboard.faults.jobs import Job, Question
+from fedlens.dashboard.faults.places import RunPlace
+from fedlens.dashboard.faults.progress import cancelled, failed, progress, stale
+from fedlens.dashboard.findings import pieces
+from fedlens.dashboard.findings.evidence import frozen, hypothesis_of
+from fedlens.dashboard.runs.badges import privacy_warning
+from fedlens.dashboard.samples.filters import classes_of
+from fedlens.dashboard.widgets.pages import PAGES, DashboardPage
+from fedlens.dashboard.widgets.theme import put_card
+from fedlens.store import FindingRecord, RunRecord
 
 REFRESH_SECONDS = 2
 AGAINST = "against"

@@ -8,23 +8,18 @@ from functools import partial
 
 import streamlit as st
 
-from dashboard.account import account, require, require_later
-from dashboard.badges import privacy_warning
-from dashboard.faults import panel
-from dashboard.findings import pieces
-from dashboard.findings.evidence import (
-    diagnoses_in,
-    frozen,
-    probes_of,
-    samples_in,
-)
-from dashboard.findings.report import report
-from dashboard.pages import PAGES, DashboardPage
-from dashboard.plain_text import plain
-from dashboard.sample_filters import ALL, classes_of
-from dashboard.session import RUN_PARAMETER, choice, plain_errors, run_title, store
-from dashboard.theme import put_card
-from server.store import (
+from fedlens.dashboard.access.account import account, require, require_later
+from fedlens.dashboard.access.session import RUN_PARAMETER, choice, plain_errors, run_title, store
+from fedlens.dashboard.faults import panel
+from fedlens.dashboard.findings import pieces
+from fedlens.dashboard.findings.evidence import diagnoses_in, frozen, probes_of, samples_in
+from fedlens.dashboard.findings.report import report
+from fedlens.dashboard.runs.badges import privacy_warning
+from fedlens.dashboard.samples.filters import ALL, classes_of
+from fedlens.dashboard.widgets.pages import PAGES, DashboardPage
+from fedlens.dashboard.widgets.plain_text import plain
+from fedlens.dashboard.widgets.theme import put_card
+from fedlens.store import (
     FindingEntry,
     FindingRecord,
     FindingStatus,
@@ -34,7 +29,7 @@ from server.store import (
     StoredFinding,
     StoreError,
 )
-from server.store.findings import LONGEST_HYPOTHESIS, LONGEST_NOTE
+from fedlens.store.findings import LONGEST_HYPOTHESIS, LONGEST_NOTE
 
 FINDING = "finding"
 """Of the address: the one that is open."""

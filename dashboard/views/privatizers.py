@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import streamlit as st
 
-from dashboard import privatizers
-from dashboard.frames import put
-from dashboard.pages import DashboardPage
-from dashboard.session import pick, plain_errors, store
-from server.store import StoredPrivatizerCurve
+from fedlens.dashboard.access.session import pick, plain_errors, store
+from fedlens.dashboard.runs import privatizers
+from fedlens.dashboard.widgets.pages import DashboardPage
+from fedlens.dashboard.widgets.tables import put
+from fedlens.store import StoredPrivatizerCurve
 
 CURVE_PARAMETER = "curve"
 START_HINT = "fedlens privatizer curve --method cloak --quick --out runs/cloak"

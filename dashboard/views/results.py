@@ -10,17 +10,17 @@ from urllib.parse import quote
 
 import streamlit as st
 
-from dashboard import agreement_tables as tables
-from dashboard.account import account, require, require_later
-from dashboard.badges import privacy_warning
-from dashboard.damage import intact
-from dashboard.frames import frame
-from dashboard.images import base64_text
-from dashboard.markup import picture
-from dashboard.pages import DashboardPage
-from dashboard.session import pick, plain_errors, store
-from dashboard.students import panel as students
-from server.store import (
+from fedlens.dashboard.access.account import account, require, require_later
+from fedlens.dashboard.access.session import pick, plain_errors, store
+from fedlens.dashboard.labelling import agreement_tables as tables
+from fedlens.dashboard.runs.badges import privacy_warning
+from fedlens.dashboard.runs.integrity import intact
+from fedlens.dashboard.samples.images import base64_text
+from fedlens.dashboard.students import panel as students
+from fedlens.dashboard.widgets.markup import picture
+from fedlens.dashboard.widgets.pages import DashboardPage
+from fedlens.dashboard.widgets.tables import frame
+from fedlens.store import (
     EXPORTERS,
     Exporter,
     Member,

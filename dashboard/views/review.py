@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import streamlit as st
 
-from dashboard import agreement_tables as tables
-from dashboard.account import plain, require
-from dashboard.damage import intact
-from dashboard.enlarging import size_of, whole_factor
-from dashboard.frames import frame
-from dashboard.images import sheet, show
-from dashboard.pages import DashboardPage
-from dashboard.session import pick, plain_errors, store
-from server.store import Adjudication, GivenAnswer, StoredLabel, StoredProject
+from fedlens.dashboard.access.account import plain, require
+from fedlens.dashboard.access.session import pick, plain_errors, store
+from fedlens.dashboard.labelling import agreement_tables as tables
+from fedlens.dashboard.runs.integrity import intact
+from fedlens.dashboard.samples.images import sheet, show
+from fedlens.dashboard.samples.scaling import size_of, whole_factor
+from fedlens.dashboard.widgets.pages import DashboardPage
+from fedlens.dashboard.widgets.tables import frame
+from fedlens.store import Adjudication, GivenAnswer, StoredLabel, StoredProject
 
 MANY = 8
 PICTURE = 112

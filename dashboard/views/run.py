@@ -7,16 +7,18 @@ import math
 
 import streamlit as st
 
-from dashboard import audits, charts, ledger_table, percentiles, strips
-from dashboard.account import account, require
-from dashboard.badges import privacy_warning, run_badges
-from dashboard.faults import panel
-from dashboard.pages import PAGES, DashboardPage
-from dashboard.plain_text import plain
-from dashboard.privacy import ASSUMPTIONS, SO_FAR, bounds, delta_text, epsilon_text
-from dashboard.session import RUN_PARAMETER, pick_run, plain_errors, store
-from dashboard.theme import put_card, text
-from server.store import RoundRecord, RunRecord
+from fedlens.dashboard.access.account import account, require
+from fedlens.dashboard.access.session import RUN_PARAMETER, pick_run, plain_errors, store
+from fedlens.dashboard.faults import panel
+from fedlens.dashboard.runs import audits, ledger_table
+from fedlens.dashboard.runs.badges import privacy_warning, run_badges
+from fedlens.dashboard.runs.privacy import ASSUMPTIONS, SO_FAR, bounds, delta_text, epsilon_text
+from fedlens.dashboard.samples import percentiles, progress_strip
+from fedlens.dashboard.widgets import charts
+from fedlens.dashboard.widgets.pages import PAGES, DashboardPage
+from fedlens.dashboard.widgets.plain_text import plain
+from fedlens.dashboard.widgets.theme import put_card, text
+from fedlens.store import RoundRecord, RunRecord
 
 REFRESH_SECONDS = 3
 BUDGET_SETTING = "privacy.epsilon_budget"
@@ -151,7 +153,7 @@ def _live(run_id: str) -> None:
     if rounds:
         left, right = st.columns([1.15, 1], gap="large")
         with left:
-            strips.strip_by_round(run, store().batches(run_id))
+            progress_strip.strip_by_round(run, store().batches(run_id))
             st.page_link(
                 PAGES["samples"].in_navigation(),
                 label="Look at this run's samples",

@@ -6,16 +6,22 @@ import math
 
 import streamlit as st
 
-from dashboard import run_cards
-from dashboard.account import require
-from dashboard.audits import ALARM, RED, has_alarm
-from dashboard.badges import STATUS
-from dashboard.faults import panel
-from dashboard.frames import coloured, frame, put
-from dashboard.pages import PAGES, DashboardPage
-from dashboard.privacy import ASSUMPTIONS, NOT_PRIVATE, bounds, delta_text, epsilon_text
-from dashboard.session import RUN_PARAMETER, choice, plain_errors, store
-from server.store import RoundRecord, RunRecord
+from fedlens.dashboard.access.account import require
+from fedlens.dashboard.access.session import RUN_PARAMETER, choice, plain_errors, store
+from fedlens.dashboard.faults import panel
+from fedlens.dashboard.runs import cards
+from fedlens.dashboard.runs.audits import ALARM, RED, has_alarm
+from fedlens.dashboard.runs.badges import STATUS
+from fedlens.dashboard.runs.privacy import (
+    ASSUMPTIONS,
+    NOT_PRIVATE,
+    bounds,
+    delta_text,
+    epsilon_text,
+)
+from fedlens.dashboard.widgets.pages import PAGES, DashboardPage
+from fedlens.dashboard.widgets.tables import coloured, frame, put
+from fedlens.store import RoundRecord, RunRecord
 
 START_HINT = "fedlens simulate --preset demo --out runs/demo"
 NONE_YET = "–"
@@ -104,7 +110,7 @@ def _cards(ids: list[str]) -> None:
         for place, run_id in enumerate(ids):
             run = store().run(run_id)
             with columns[place % 2]:
-                run_cards.show(run, _last(run))
+                cards.show(run, _last(run))
 
 
 def render() -> None:

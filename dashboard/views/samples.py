@@ -7,17 +7,18 @@ from functools import partial
 
 import streamlit as st
 
-from dashboard import images, sample_detail, sample_map, sample_marks
-from dashboard.badges import privacy_warning
-from dashboard.components.grid import grid, grid_data
-from dashboard.damage import intact
-from dashboard.enlarging import size_of, whole_factor
-from dashboard.pages import DashboardPage
-from dashboard.sample_filters import choose
-from dashboard.sample_order import ORDERS, alike, arranged, orders
-from dashboard.session import choice, pick_run, plain_errors, store
-from dashboard.theme import tag
-from server.store import RunRecord, SampleFilter, StoredBatch, StoredSample, StoreError
+from fedlens.dashboard.access.session import choice, pick_run, plain_errors, store
+from fedlens.dashboard.components.grid import grid, grid_data
+from fedlens.dashboard.runs.badges import privacy_warning
+from fedlens.dashboard.runs.integrity import intact
+from fedlens.dashboard.samples import detail, images, tagging
+from fedlens.dashboard.samples import map as sample_map
+from fedlens.dashboard.samples.filters import choose
+from fedlens.dashboard.samples.order import ORDERS, alike, arranged, orders
+from fedlens.dashboard.samples.scaling import size_of, whole_factor
+from fedlens.dashboard.widgets.pages import DashboardPage
+from fedlens.dashboard.widgets.theme import tag
+from fedlens.store import RunRecord, SampleFilter, StoredBatch, StoredSample, StoreError
 
 AT_ONCE = 1000
 GRID_HEIGHT = 640
@@ -112,9 +113,9 @@ def _grid(
         [name_of(sample) for sample in shown],
         selected=None if picked is None else picked.sample_id,
         factor=factor,
-        turn=sample_marks.turn(run.run_id),
+        turn=tagging.turn(run.run_id),
     )
-    choose = partial(sample_marks.choose, run.run_id)
+    choose = partial(tagging.choose, run.run_id)
     with st.container(height=GRID_HEIGHT, border=True):
         grid(data, key=f"grid-{run.run_id}", on_pick=_pick, on_choose=choose)
 
@@ -124,7 +125,7 @@ def _detail(run: RunRecord, shown: list[StoredSample], picked: StoredSample | No
     if picked is None:
         st.info("Click a sample in the grid to enlarge it and to see its provenance.")
         return
-    sample_detail.show(run, picked)
+    detail.show(run, picked)
     st.markdown("#### More like this")
     near = alike(shown, picked, ALIKE)[1:]
     if near:
@@ -171,9 +172,9 @@ def render() -> None:
                 if opened.open:
                     sample_map.show(shown, f"map-{run.run_id}", _pick)
         with right:
-            sample_marks.show(run, [one.sample_id for one in shown], picked)
+            tagging.show(run, [one.sample_id for one in shown], picked)
             _detail(run, shown, picked)
-            sample_marks.history(run)
+            tagging.history(run)
 
 
 PAGE = DashboardPage("Samples", ":material/grid_view:", "samples", 30, render)

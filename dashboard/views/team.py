@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import streamlit as st
 
-from dashboard.account import plain, require
-from dashboard.frames import frame
-from dashboard.pages import DashboardPage
-from dashboard.session import plain_errors, store
-from server.store import PERMISSIONS, ROLES, Member, Role, StoreError
+from fedlens.dashboard.access.account import plain, require
+from fedlens.dashboard.access.session import plain_errors, store
+from fedlens.dashboard.widgets.pages import DashboardPage
+from fedlens.dashboard.widgets.tables import frame
+from fedlens.store import PERMISSIONS, ROLES, Member, Role, StoreError
 
 MEANINGS = {
     "look": "sees runs and samples",

@@ -11,7 +11,7 @@ import importlib
 import sys
 from collections.abc import Sequence
 
-from foundation.errors import ExitStatus, FedlensError
+from fedlens.foundation.errors import ExitStatus, FedlensError
 
 VERBS = (
     "simulate",

@@ -8,7 +8,7 @@ import sys
 
 from fedlens.cli.flags import add_json_flag
 from fedlens.cli.output import print_json, say
-from foundation.errors import WrongUse
+from fedlens.foundation.errors import WrongUse
 
 ROLES = ("viewer", "annotator", "reviewer", "engineer", "admin")
 ACTOR = "command line"
@@ -62,7 +62,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 def run(args: argparse.Namespace) -> int:
     """Do one action on the store."""
-    from server.store import open_store
+    from fedlens.store import open_store
 
     with open_store(args.store) as store:
         if args.action == "add":

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from fedlens.cli.flags import add_json_flag, add_run_argument, chosen
 from fedlens.cli.output import figure, print_json, print_table, say, step_bars
-from foundation.errors import ExitStatus, WrongUse
-from foundation.rounding import rounded_down
+from fedlens.foundation.errors import ExitStatus, WrongUse
+from fedlens.foundation.rounding import rounded_down
 
 if TYPE_CHECKING:
-    from accountant.audit.finding import Finding
-    from fedlens.auditing import AuditReport
+    from fedlens.accountant.audit.finding import Finding
+    from fedlens.api.audits import AuditReport
 
 KINDS = ("all", "clipping", "sampling", "one-run", "one-shot", "noise", "membership")
 CHOICES = ("kind", "task", "canaries", "rounds", "noise_multiplier", "confidence")
@@ -59,8 +59,8 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 def run(args: argparse.Namespace) -> int:
     """Audit, print, store; 4 on an alarm."""
-    from fedlens.auditing import audit
-    from fedlens.runs import open_run
+    from fedlens.api.audits import audit
+    from fedlens.api.runs import open_run
 
     if (args.run_dir is None) == (args.preset is None):
         raise WrongUse("name a RUN_DIR or a --preset, one of them")

@@ -24,7 +24,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 def run(args: argparse.Namespace) -> int:
     """Write the archive."""
-    from fedlens.backups import backup
+    from fedlens.api.backups import backup
 
     say(f"{backup(args.run_dir, args.out)} holds {args.run_dir}; keep it as private as the run")
     if not (args.run_dir / "store.db").exists():

@@ -8,16 +8,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedlens.budgets import check_users, event_of
+from fedlens.api.budgets import check_users, event_of
 from fedlens.cli.flags import add_json_flag, chosen
 from fedlens.cli.output import figure, print_json, say
 from fedlens.cli.schedules import add_mechanism_flags, parse_orders, share_in_words
-from foundation.errors import WrongUse
+from fedlens.foundation.errors import WrongUse
 
 if TYPE_CHECKING:
-    from accountant.bayesian.assessment import Assessment
-    from accountant.bayesian.percentiles import Percentile
-    from accountant.bounds import Bound
+    from fedlens.accountant.bayesian.assessment import Assessment
+    from fedlens.accountant.bayesian.percentiles import Percentile
+    from fedlens.accountant.bounds import Bound
 
 NEEDED = ("--sampling-rate", "--noise-multiplier", "--delta", "--rounds")
 MEANINGS = {
@@ -65,7 +65,7 @@ def add_parser(kinds: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 def run(args: argparse.Namespace) -> int:
     """Assess the norms and print every figure beside differential privacy."""
     check_users(args.users)
-    from accountant.bayesian.assessment import assess
+    from fedlens.accountant.bayesian.assessment import assess
 
     optional: dict[str, Any] = {} if args.orders is None else {"orders": parse_orders(args.orders)}
     norms = read_norms(args.norms)
@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
     )
     _print(assessment, args.delta)
     if args.plot is not None:
-        from simulations.plots.style import plot_percentiles
+        from fedlens.simulations.plots.style import plot_percentiles
 
         plot_percentiles(assessment, args.delta, args.plot)
         say(f"plot: {args.plot}")

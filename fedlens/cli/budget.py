@@ -8,16 +8,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from accountant.wording import shown
+from fedlens.accountant.wording import shown
 from fedlens.cli import bayesian_budget
 from fedlens.cli.flags import add_json_flag
 from fedlens.cli.output import figure, print_json, print_table, say
 from fedlens.cli.schedules import add_mechanism_flags, mechanism_of, releases_of, require_flags
-from foundation.errors import WrongUse
+from fedlens.foundation.errors import WrongUse
 
 if TYPE_CHECKING:
-    from accountant.planning import WhatIf
-    from fedlens.budgets import Budget
+    from fedlens.accountant.planning import WhatIf
+    from fedlens.api.budgets import Budget
 
 EPILOG = """examples:
   fedlens budget --sampling-rate 0.01 --noise-multiplier 1 --rounds 1000 --delta 1e-5
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     require_flags(args, "--sampling-rate", "--noise-multiplier", "--rounds", "--delta")
     if args.at_epsilon is not None and not math.isfinite(args.at_epsilon):
         raise WrongUse(f"--at-epsilon {args.at_epsilon}: give a finite epsilon ≥ 0")
-    from fedlens.budgets import budget
+    from fedlens.api.budgets import budget
 
     found = budget(**mechanism_of(args), users=args.users, releases=releases_of(args))
     at = None if args.at_epsilon is None else found.delta_at(args.at_epsilon)
@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
     told = tables if args.what_if else {}
     _print_tables(told, found.plan.delta)
     if args.plot is not None:
-        from simulations.plots.style import plot_what_if
+        from fedlens.simulations.plots.style import plot_what_if
 
         plot_what_if(found.plan, tables, args.plot)
         say(f"plot: {args.plot}")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from accountant.wording import shown
+from fedlens.accountant.wording import shown
 from fedlens.cli.flags import add_json_flag
 from fedlens.cli.output import print_json, say
 from fedlens.cli.schedules import add_mechanism_flags, mechanism_of
 
 if TYPE_CHECKING:
-    from fedlens.budgets import Calibration
+    from fedlens.api.budgets import Calibration
 
 EPILOG = """examples:
   fedlens calibrate --epsilon 1 --delta 1e-5 --sampling-rate 0.01 --rounds 10000
@@ -38,7 +38,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 def run(args: argparse.Namespace) -> int:
     """Search with the best accountant and with the moments accountant alone."""
-    from fedlens.budgets import calibrate
+    from fedlens.api.budgets import calibrate
 
     found = calibrate(epsilon=args.epsilon, **mechanism_of(args), users=args.users)
     _print(found)

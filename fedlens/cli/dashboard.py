@@ -6,7 +6,7 @@ import argparse
 import os
 
 from fedlens.cli.flags import add_run_argument, chosen
-from foundation.errors import WrongUse
+from fedlens.foundation.errors import WrongUse
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -29,8 +29,8 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 def run(args: argparse.Namespace) -> int:
     """Serve until interrupted."""
-    from dashboard.serve import serve
-    from fedlens.runs import open_run
+    from fedlens.api.runs import open_run
+    from fedlens.dashboard.serve import serve
 
     url = args.store or os.environ.get("FEDLENS_STORE", "")
     if args.run_dir is not None:

@@ -34,7 +34,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 def run(args: argparse.Namespace) -> int:
     """Upgrade or check; a store that is not current fails the check."""
-    from server.store import check, upgrade
+    from fedlens.store import check, upgrade
 
     status = (upgrade if args.action == "upgrade" else check)(args.store)
     say(f"revision {status.current or 'none'}, this version needs {status.head}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from fedlens.cli.flags import add_json_flag, chosen
 from fedlens.cli.output import print_json, program, say
-from foundation.errors import ExitStatus, WrongUse
+from fedlens.foundation.errors import ExitStatus, WrongUse
 
 if TYPE_CHECKING:
     from fedlens.deploy.initialise import FederationPlan
@@ -174,7 +174,7 @@ def _stop(args: argparse.Namespace) -> int:
 
 
 def _add_run(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    from fedlens.presets import preset_names
+    from fedlens.api.presets import preset_names
 
     parser = actions.add_parser(
         "run",
@@ -205,9 +205,9 @@ def _add_run(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 
 def _run(args: argparse.Namespace) -> int:
+    from fedlens.api.simulations import chosen_config
     from fedlens.deploy.submitting import submit
-    from fedlens.simulating import chosen_config
-    from server.config.reading import parse_setting
+    from fedlens.server.config.loading import parse_setting
 
     os.umask(0o077)
     settings = dict(parse_setting(text) for text in args.settings)
@@ -312,7 +312,7 @@ def _operator(args: argparse.Namespace) -> int:
 
 
 def _code(args: argparse.Namespace) -> int:
-    from foundation.code_digest import code_sha256
+    from fedlens.foundation.code_digest import code_sha256
 
     say(code_sha256())
     return ExitStatus.DONE

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from fedlens.cli.flags import add_json_flag, add_run_argument
 from fedlens.cli.output import print_json, print_table, say, step_bars
-from foundation.errors import WrongUse
+from fedlens.foundation.errors import WrongUse
 
 if TYPE_CHECKING:
-    from fedlens.runs import Run
-    from server.diagnosis.report import Diagnosis
+    from fedlens.api.runs import Run
+    from fedlens.diagnosis.report import Diagnosis
 
 IMAGES = 2000
 NONE = "none"
@@ -61,11 +61,11 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 def run(args: argparse.Namespace) -> int:
     """Diagnose, print, draw."""
-    from fedlens.diagnosing import diagnose
-    from fedlens.keeping import keep_diagnosis, place_of_diagnosis
-    from fedlens.runs import open_run
-    from foundation.errors import ExitStatus
-    from simulations.plots.diagnosis import plot_diagnosis
+    from fedlens.api.diagnoses import diagnose
+    from fedlens.api.kept_answers import keep_diagnosis, place_of_diagnosis
+    from fedlens.api.runs import open_run
+    from fedlens.foundation.errors import ExitStatus
+    from fedlens.simulations.plots.diagnosis import plot_diagnosis
 
     chosen = open_run(args.run_dir, store=args.store)
     if args.reference == NONE:
@@ -107,7 +107,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _step(name: str, done: int = 0, total: int = 0) -> None:
-    from server.diagnosis_steps import DiagnosisStep
+    from fedlens.diagnosis.steps import DiagnosisStep
 
     say(DiagnosisStep(name, done, total).to_line(), at_once=True)
 
@@ -120,8 +120,8 @@ def _hint(run: Run, sound: str | None, *, as_json: bool) -> int:
     """What faithful samples hint at by themselves."""
     from dataclasses import asdict
 
-    from fedlens.hinting import hints
-    from foundation.errors import ExitStatus
+    from fedlens.api.hints import hints
+    from fedlens.foundation.errors import ExitStatus
 
     found = hints(run, sound=sound)
     if as_json:

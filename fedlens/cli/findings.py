@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from fedlens.cli.flags import add_json_flag, add_run_argument, file_to_write
 from fedlens.cli.output import print_json, print_table, say
-from foundation.errors import WrongUse
+from fedlens.foundation.errors import WrongUse
 
 if TYPE_CHECKING:
-    from server.store import Store, StoredFinding
+    from fedlens.store import Store, StoredFinding
 
 STATUSES = ("open", "confirmed", "refuted", "mended")
 
@@ -37,8 +37,8 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 def run(args: argparse.Namespace) -> int:
     """List, or write a report."""
-    from fedlens.runs import open_run
-    from server.store import open_store
+    from fedlens.api.runs import open_run
+    from fedlens.store import open_store
 
     if args.run_dir is None and not args.store:
         raise WrongUse("fedlens findings: give RUN_DIR, or --store for all findings of a store")
@@ -62,8 +62,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _report(store: Store, found: list[StoredFinding], path: Path) -> dict[str, Any]:
-    from dashboard.findings.report import report
-    from foundation.files import write_durably
+    from fedlens.dashboard.findings.report import report
+    from fedlens.foundation.files import write_durably
 
     if len(found) != 1:
         there = ", ".join(str(one.finding_id) for one in found) or "none"

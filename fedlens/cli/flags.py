@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from foundation.errors import WrongUse
+from fedlens.foundation.errors import WrongUse
 
 MOST_SEED = 1_000_000
 SEEDS, QUICK_SEEDS = (0, 1, 2), (0,)

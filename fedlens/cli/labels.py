@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from fedlens.cli.flags import add_json_flag, add_run_argument, file_to_write
 from fedlens.cli.output import print_json, say
-from foundation.errors import WrongUse
+from fedlens.foundation.errors import WrongUse
 
 if TYPE_CHECKING:
-    from server.store import Store, StoredProject
+    from fedlens.store import Store, StoredProject
 
 ACTOR = "command line"
 LARGEST_FILE = 1024**3
@@ -78,12 +78,12 @@ def _action(
 
 def run(args: argparse.Namespace) -> int:
     """Do one action on the run's store."""
-    from fedlens.runs import open_run
-    from server.store import open_store
+    from fedlens.api.runs import open_run
+    from fedlens.store import open_store
 
     kept = open_run(args.run_dir, store=args.store)
     if args.action == "refill":
-        from fedlens.refilling import refill
+        from fedlens.api.refills import refill
 
         added = refill(kept, args.requested, args.count)
         say(f"{added} more samples of class {args.requested}, at no cost to privacy")
@@ -98,8 +98,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _export(store: Store, args: argparse.Namespace) -> dict[str, object]:
-    from foundation.files import write_durably
-    from server.store import EXPORTERS
+    from fedlens.foundation.files import write_durably
+    from fedlens.store import EXPORTERS
 
     project, exporter = _project(store, args.project), EXPORTERS[args.format]
     answers = store.labelled_samples(project.project_id)
@@ -112,8 +112,8 @@ def _export(store: Store, args: argparse.Namespace) -> dict[str, object]:
 
 
 def _interface(store: Store, args: argparse.Namespace) -> dict[str, object]:
-    from foundation.files import write_durably
-    from server.store import labelling_interface
+    from fedlens.foundation.files import write_durably
+    from fedlens.store import labelling_interface
 
     project = _project(store, args.project)
     labels = store.labels(project.project_id)
@@ -124,7 +124,7 @@ def _interface(store: Store, args: argparse.Namespace) -> dict[str, object]:
 
 
 def _import(store: Store, args: argparse.Namespace) -> dict[str, object]:
-    from server.store import read_labels_file
+    from fedlens.store import read_labels_file
 
     project = _project(store, args.project)
     size = args.file.stat().st_size

@@ -11,9 +11,9 @@ from fedlens.cli.flags import add_json_flag, add_run_argument, file_to_write
 from fedlens.cli.output import print_json, say
 
 if TYPE_CHECKING:
-    from accountant.events import Event
-    from accountant.ledger.ledger import Ledger
-    from server.run_directory import RunDirectory
+    from fedlens.accountant.events import Event
+    from fedlens.accountant.ledger.ledger import Ledger
+    from fedlens.server.run.directory import RunDirectory
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -57,10 +57,10 @@ def _add_export_flags(action: argparse.ArgumentParser) -> None:
 
 def show(args: argparse.Namespace) -> int:
     """Print every entry, then the sums."""
-    from accountant.statement import statement
-    from server.builds_on import with_cost
-    from server.run_directory import RunDirectory
-    from server.run_ledger import spending_of
+    from fedlens.accountant.statement import statement
+    from fedlens.server.learning.builds_on import with_cost
+    from fedlens.server.ledger.run_ledger import spending_of
+    from fedlens.server.run.directory import RunDirectory
 
     directory = RunDirectory.open(args.run_dir)
     ledger = _checked(directory)
@@ -81,7 +81,7 @@ def show(args: argparse.Namespace) -> int:
 
 
 def _in_short(event: Event) -> str:
-    from accountant.events import SubsampledGaussian
+    from fedlens.accountant.events import SubsampledGaussian
 
     noise = f"z={event.noise_multiplier:g}"
     if isinstance(event, SubsampledGaussian):
@@ -91,8 +91,8 @@ def _in_short(event: Event) -> str:
 
 def verify(args: argparse.Namespace) -> int:
     """Check the chain against itself, the settings, the checkpoint, the store, the population."""
-    from server.run_directory import RunDirectory
-    from server.run_ledger import population_of, spending_of
+    from fedlens.server.ledger.run_ledger import population_of, spending_of
+    from fedlens.server.run.directory import RunDirectory
 
     directory = RunDirectory.open(args.run_dir)
     ledger, config = _checked(directory), directory.config()
@@ -109,11 +109,11 @@ def verify(args: argparse.Namespace) -> int:
 
 def export(args: argparse.Namespace) -> int:
     """Write the export, of a ledger that holds."""
-    from accountant.ledger.export import as_csv, export_of
-    from foundation.files import write_durably
-    from server.builds_on import with_cost
-    from server.run_directory import RunDirectory
-    from server.run_ledger import population_of, spending_of
+    from fedlens.accountant.ledger.export import as_csv, export_of
+    from fedlens.foundation.files import write_durably
+    from fedlens.server.learning.builds_on import with_cost
+    from fedlens.server.ledger.run_ledger import population_of, spending_of
+    from fedlens.server.run.directory import RunDirectory
 
     out = None if args.out is None else file_to_write(args.out)
     directory = RunDirectory.open(args.run_dir)
@@ -132,7 +132,7 @@ def export(args: argparse.Namespace) -> int:
 
 def _checked(directory: RunDirectory) -> Ledger:
     """The ledger, verified with what the last checkpoint knows of it."""
-    from accountant.ledger.ledger import Ledger, LedgerError
+    from fedlens.accountant.ledger.ledger import Ledger, LedgerError
 
     snapshot = directory.load_state()
     if not directory.ledger.exists():
@@ -146,9 +146,9 @@ def _checked(directory: RunDirectory) -> Ledger:
 
 def _check_mirror(ledger: Ledger, directory: RunDirectory, named: str) -> str:
     """Compare with the store's copy of the entries."""
-    from server.run_place import check_mirror
-    from server.store import open_store
-    from simulations.reading import store_url_of
+    from fedlens.server.run.place import check_mirror
+    from fedlens.simulations.run_artifacts import store_url_of
+    from fedlens.store import open_store
 
     with open_store(store_url_of(directory, named)) as store:
         rows = store.ledger(str(ledger.header["run_id"]))

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from fedlens.cli.flags import add_json_flag
 from fedlens.cli.output import print_json, say, tell
-from foundation.errors import ExitStatus
+from fedlens.foundation.errors import ExitStatus
 
 if TYPE_CHECKING:
-    from client.preparing.report import NodeReport
+    from fedlens.client.preparing.report import NodeReport
 
 EVERY = 10_000
 COLUMNS = ("format", "label", "user", "image", "sensitive")
@@ -122,7 +122,7 @@ def _add_source_flags(parser: argparse.ArgumentParser) -> None:
 
 def run_prepare(args: argparse.Namespace) -> int:
     """Prepare, and say what there is."""
-    from fedlens.nodes import prepare_node
+    from fedlens.api.nodes import prepare_node
 
     report = prepare_node(
         args.source, args.out, args.federation, secret=args.secret,
@@ -139,7 +139,7 @@ def run_prepare(args: argparse.Namespace) -> int:
 
 def run_check(args: argparse.Namespace) -> int:
     """Look through, and say what is wrong."""
-    from fedlens.nodes import check_node
+    from fedlens.api.nodes import check_node
 
     report, faults = check_node(args.source, args.federation, progress=_progress, **_columns(args))
     _show(report)
@@ -152,7 +152,7 @@ def run_check(args: argparse.Namespace) -> int:
 
 def run_overlap(args: argparse.Namespace) -> int:
     """Compare two lists of fingerprints."""
-    from fedlens.nodes import shared_users
+    from fedlens.api.nodes import shared_users
 
     count = shared_users(args.mine, args.other)
     say(f"{count} users are at both nodes")
@@ -166,8 +166,8 @@ def run_overlap(args: argparse.Namespace) -> int:
 
 def run_secret(args: argparse.Namespace) -> int:
     """Make a secret."""
-    from fedlens.nodes import secret_file
-    from foundation.errors import WrongUse
+    from fedlens.api.nodes import secret_file
+    from fedlens.foundation.errors import WrongUse
 
     if args.file.exists():
         raise WrongUse(f"{args.file}: is there already; name a new file")
@@ -177,7 +177,7 @@ def run_secret(args: argparse.Namespace) -> int:
 
 
 def _columns(args: argparse.Namespace) -> dict[str, Any]:
-    from fedlens.nodes import as_pairs
+    from fedlens.api.nodes import as_pairs
 
     named = {name: getattr(args, name) for name in COLUMNS}
     return {**named, "owner": args.owner, "mapped": as_pairs(args.map), "whole": args.whole}

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from accountant.wording import shown
+from fedlens.accountant.wording import shown
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
-    from server.progress import Observer, Progress
+    from fedlens.server.run.progress import Observer, Progress
 
 
 def print_json(value: dict[str, Any]) -> None:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from fedlens.cli.flags import add_json_flag
 from fedlens.cli.output import print_json, say, tell
-from foundation.errors import ExitStatus, WrongUse
+from fedlens.foundation.errors import ExitStatus, WrongUse
 
 if TYPE_CHECKING:
-    from fedlens.applying import Applied
+    from fedlens.api.filtering import Applied
 
 COLUMNS = {
     "utility": "column, or array, of what a service wants to know of each record",
@@ -75,8 +75,8 @@ def add_apply(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 
 def run_apply(args: argparse.Namespace) -> int:
     """Filter, say what was left out."""
-    from fedlens.privatizers import apply
-    from privatizers.protocol import PrivatizerError
+    from fedlens.api.privatizer import apply
+    from fedlens.privatizers.protocol import PrivatizerError
 
     if args.json and args.target == STREAM:
         raise WrongUse("--json: standard output has the records; leave it out, or name a file")

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from fedlens.cli.flags import add_json_flag
 from fedlens.cli.output import figure, print_json, say
-from foundation.errors import WrongUse
-from foundation.rounding import rounded_down
+from fedlens.foundation.errors import WrongUse
+from fedlens.foundation.rounding import rounded_down
 
 if TYPE_CHECKING:
-    from accountant.ledger.population import Population
+    from fedlens.accountant.ledger.population import Population
 
 NAME_HELP = "name under $FEDLENS_HOME/populations, or an absolute path"
 
@@ -78,7 +78,7 @@ def _add_registry_actions(
 def _add_terms(action: argparse.ArgumentParser) -> None:
     from typing import get_args
 
-    from accountant.events import Adjacency, Unit
+    from fedlens.accountant.events import Adjacency, Unit
 
     add = action.add_argument
     add("--epsilon", type=float, required=True, help="most that DP ε may come to over all runs")
@@ -108,7 +108,7 @@ def _add_terms(action: argparse.ArgumentParser) -> None:
 
 def create(args: argparse.Namespace) -> int:
     """Make a population."""
-    from accountant.ledger.population import Population, PopulationError, PopulationTerms
+    from fedlens.accountant.ledger.population import Population, PopulationError, PopulationTerms
 
     folder = _folder(args.name)
     try:
@@ -174,7 +174,7 @@ def verify(args: argparse.Namespace) -> int:
 
 def members(args: argparse.Namespace) -> int:
     """List nodes, and the users of one."""
-    from server.store import open_store
+    from fedlens.store import open_store
 
     identity, url = _registry(args.name)
     with open_store(url) as store:
@@ -202,7 +202,7 @@ def members(args: argparse.Namespace) -> int:
 
 def revoke(args: argparse.Namespace) -> int:
     """Revoke somebody, or take that back."""
-    from server.store import open_store
+    from fedlens.store import open_store
 
     identity, url = _registry(args.name)
     with open_store(url) as store:
@@ -231,7 +231,7 @@ def _registry(name: str) -> tuple[str, str]:
     Raises:
         WrongUse: no run has enrolled anybody yet.
     """
-    from server.population import registry_url
+    from fedlens.server.ledger.population import registry_url
 
     population, url = _read(name), registry_url(name)
     if not Path(url.removeprefix("sqlite:///")).exists():
@@ -248,8 +248,8 @@ def _dated(record: object) -> dict[str, Any]:
 
 
 def _folder(name: str) -> Path:
-    from server.config.tree import POPULATION_NAME
-    from server.population import population_folder
+    from fedlens.server.config.tree import POPULATION_NAME
+    from fedlens.server.ledger.population import population_folder
 
     if not POPULATION_NAME.fullmatch(name):
         raise WrongUse(
@@ -259,14 +259,14 @@ def _folder(name: str) -> Path:
 
 
 def _read(name: str) -> Population:
-    from accountant.ledger.population import Population
+    from fedlens.accountant.ledger.population import Population
 
     return Population.read(_folder(name))
 
 
 def _sides(population: Population) -> Counter[str]:
     """Rounds on each side of private splits."""
-    from accountant.ledger.spending import SPLIT
+    from fedlens.accountant.ledger.spending import SPLIT
 
     named = (entry.users or "" for entry in population.ledger.entries)
     return Counter(users for users in named if users.startswith(SPLIT))

@@ -7,7 +7,7 @@ import math
 
 from fedlens.cli.flags import add_json_flag
 from fedlens.cli.output import print_json, print_table, say, step_bars
-from foundation.errors import WrongUse
+from fedlens.foundation.errors import WrongUse
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -30,8 +30,8 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 def run(args: argparse.Namespace) -> int:
     """Reckon, print."""
-    from fedlens.diagnosing import power
-    from foundation.errors import ExitStatus
+    from fedlens.api.diagnoses import power
+    from fedlens.foundation.errors import ExitStatus
 
     users = [round(number) for number in _numbers("users", args.users)]
     epsilons = _numbers("epsilon", args.epsilon)

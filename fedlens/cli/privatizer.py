@@ -10,10 +10,10 @@ from fedlens.cli.flags import SEEDS, add_json_flag, add_seeds_flag, made_folder,
 from fedlens.cli.output import print_json, program, say, tell
 from fedlens.cli.own_records import add_apply, add_column_flags, with_columns
 from fedlens.cli.privatizer_attack import add_attack
-from foundation.errors import ExitStatus, WrongUse
+from fedlens.foundation.errors import ExitStatus, WrongUse
 
 if TYPE_CHECKING:
-    from studies.tradeoff.figures import Curve
+    from fedlens_research.tradeoff.figures import Curve
 
 METHODS = ("information", "cloak", "alpha")
 KINDS = ("torch", "onnx")
@@ -102,11 +102,11 @@ def _add_export(actions: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run_curve_verb(args: argparse.Namespace) -> int:
     """Train, attack, print, draw, store."""
-    from client.datasets.attributes.data import PrivateDataError
-    from fedlens.privatizers import curve
-    from models.shapes import ShapeError
-    from privatizers.protocol import PrivatizerError
-    from studies.tradeoff.store import store_curve
+    from fedlens.api.privatizer import curve
+    from fedlens.models.shapes import ShapeError
+    from fedlens.privatizers.private_data import PrivateDataError
+    from fedlens.privatizers.protocol import PrivatizerError
+    from fedlens_research.tradeoff.store import store_curve
 
     data = with_columns(args)
     out = made_folder(args.out or OUT / f"privatizer-{args.method}")
@@ -137,9 +137,9 @@ def run_curve_verb(args: argparse.Namespace) -> int:
 
 
 def _print(curve: Curve, out: Path, seeds: int) -> None:
-    from studies.framework.tables import print_table, table_of
-    from studies.tradeoff.certified import words_of as bound_words
-    from studies.tradeoff.figures import BLIND, LABEL, columns_of, words_of
+    from fedlens.foundation.tables import print_table, table_of
+    from fedlens_research.tradeoff.certified import words_of as bound_words
+    from fedlens_research.tradeoff.figures import BLIND, LABEL, columns_of, words_of
 
     print_table(table_of(curve.table(), columns_of(curve)))
     say()
@@ -165,8 +165,8 @@ def _print(curve: Curve, out: Path, seeds: int) -> None:
 
 def run_export(args: argparse.Namespace) -> int:
     """Export a kept filter, say what was checked."""
-    from fedlens.privatizers import export
-    from privatizers.protocol import PrivatizerError
+    from fedlens.api.privatizer import export
+    from fedlens.privatizers.protocol import PrivatizerError
 
     try:
         found = export(args.filter, kind=args.kind, out=args.out).to_json()

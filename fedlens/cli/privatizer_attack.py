@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from fedlens.cli.flags import add_json_flag
 from fedlens.cli.output import print_json, say, tell
 from fedlens.cli.own_records import add_column_flags, with_columns
-from foundation.errors import ExitStatus, WrongUse
+from fedlens.foundation.errors import ExitStatus, WrongUse
 
 if TYPE_CHECKING:
-    from studies.framework.tables import Row
-    from studies.metrics.attacks import FilterAttack
+    from fedlens.foundation.tables import Row
+    from fedlens.privatizers.attacks.filter_attack import FilterAttack
 
 DATA = "embedded-mnist-thickness"
 COLUMNS = (
@@ -64,11 +64,11 @@ def add_attack(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
 
 def run_attack(args: argparse.Namespace) -> int:
     """Attack, print the strongest first."""
-    from client.datasets.attributes.data import PrivateDataError
-    from fedlens.attacking import attack
-    from privatizers.protocol import PrivatizerError
-    from studies.framework.errors import StudyError
-    from studies.metrics.attacks import strongest
+    from fedlens.api.attacks import attack
+    from fedlens.privatizers.attacks.filter_attack import strongest
+    from fedlens.privatizers.private_data import PrivateDataError
+    from fedlens.privatizers.protocol import PrivatizerError
+    from fedlens_research.framework.errors import StudyError
 
     data = with_columns(args)
     try:
@@ -95,8 +95,8 @@ def run_attack(args: argparse.Namespace) -> int:
 
 
 def _print(found: Sequence[FilterAttack], data: str) -> None:
-    from studies.framework.tables import print_table, table_of
-    from studies.metrics.attacks import strongest
+    from fedlens.foundation.tables import print_table, table_of
+    from fedlens.privatizers.attacks.filter_attack import strongest
 
     ordered = sorted(found, key=lambda one: -one.balanced)
     rows: list[Row] = [

@@ -6,14 +6,14 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fedlens.api.simulations import TRANSPORTS
 from fedlens.cli.flags import add_json_flag
 from fedlens.cli.output import figure, print_json, print_table, round_bar, say
-from fedlens.simulating import TRANSPORTS
-from foundation.errors import ExitStatus
+from fedlens.foundation.errors import ExitStatus
 
 if TYPE_CHECKING:
-    from accountant.probing import ProbePrice
-    from fedlens.probing import ProbeAnswer
+    from fedlens.accountant.probing import ProbePrice
+    from fedlens.api.probes import ProbeAnswer
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -49,8 +49,8 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 def run(args: argparse.Namespace) -> int:
     """List, price or ask."""
-    from fedlens.probing import probe, probe_price
-    from foundation.errors import WrongUse
+    from fedlens.api.probes import probe, probe_price
+    from fedlens.foundation.errors import WrongUse
 
     if args.list:
         return _list(args)
@@ -86,13 +86,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _subject(path: Path):  # type: ignore[no-untyped-def]
-    from server.config.reading import read_config
+    from fedlens.server.config.loading import read_config
 
     return read_config(path) if path.is_file() else path
 
 
 def _list(args: argparse.Namespace) -> int:
-    from models.probes import PROBES
+    from fedlens.models.probes import PROBES
 
     rows = [(name, PROBES[name]) for name in PROBES]
     if args.json:

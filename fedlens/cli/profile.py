@@ -6,10 +6,10 @@ import json
 from typing import TYPE_CHECKING
 
 from fedlens.cli.output import say
-from foundation.profile import REST, Profile
+from fedlens.foundation.profile import REST, Profile
 
 if TYPE_CHECKING:
-    from server.run_directory import RunDirectory
+    from fedlens.server.run.directory import RunDirectory
 
 PROFILE_FILE = "profile.json"
 MENDS = {

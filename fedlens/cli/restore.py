@@ -28,7 +28,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 def run(args: argparse.Namespace) -> int:
     """Bring it back."""
-    from fedlens.backups import restore
+    from fedlens.api.backups import restore
 
     made = restore(args.archive, args.out, store=args.store)
     say(f"{made.path} is back; its ledger holds")

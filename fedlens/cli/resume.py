@@ -30,8 +30,8 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 def run(args: argparse.Namespace) -> int:
     """Open the directory and train on."""
-    from server.run_directory import RunDirectory
-    from server.run_place import bind
+    from fedlens.server.run.directory import RunDirectory
+    from fedlens.server.run.place import bind
 
     directory = RunDirectory.open(args.run_dir)
     if args.only_copy:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from fedlens.cli.flags import add_json_flag, add_run_argument
 from fedlens.cli.output import print_json, say
-from foundation.errors import WrongUse
+from fedlens.foundation.errors import WrongUse
 
 if TYPE_CHECKING:
-    from fedlens.runs import Run
-    from server.store.records import Purpose
+    from fedlens.api.runs import Run
+    from fedlens.store.records import Purpose
 
 PURPOSES = ("curated", "faithful", "strip")
 
@@ -51,7 +51,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 def run(args: argparse.Namespace) -> int:
     """Read the store, draw, export, say where."""
-    from fedlens.runs import open_run
+    from fedlens.api.runs import open_run
 
     if args.rows < 1:
         raise WrongUse(f"--rows {args.rows}: give at least 1")
@@ -77,8 +77,8 @@ def _check_ending(flag: str, path: Path | None, ending: str) -> None:
 
 def _draw(run: Run, purpose: Purpose, args: argparse.Namespace) -> dict[str, str]:
     """The contact sheet and, where asked for, the archive: the place of each."""
-    from server.store import open_store
-    from simulations.engine import draw_sheet
+    from fedlens.simulations.engine import draw_sheet
+    from fedlens.store import open_store
 
     with open_store(run.store) as store:
         sheet = draw_sheet(
@@ -98,8 +98,8 @@ def _draw(run: Run, purpose: Purpose, args: argparse.Namespace) -> dict[str, str
 
 def _draw_beside(run: Run, other: str, rows: int, png: Path | None) -> str:
     """Curated and faithful samples side by side, and another run's faithful ones."""
-    from fedlens.runs import open_run
-    from studies.framework.beside import Sheet, draw_beside
+    from fedlens.api.runs import open_run
+    from fedlens.simulations.plots.beside import Sheet, draw_beside
 
     wanted: list[tuple[Run, Purpose]] = [(run, "curated"), (run, "faithful")]
     if other:

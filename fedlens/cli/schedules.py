@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fedlens.cli.flags import chosen
-from foundation.errors import WrongUse
+from fedlens.foundation.errors import WrongUse
 
 SAMPLERS = ("poisson", "without-replacement", "none")
 ADJACENCIES = ("add-remove", "replace-one")

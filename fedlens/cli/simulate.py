@@ -8,18 +8,18 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING
 
+from fedlens.api.presets import preset_names
+from fedlens.api.simulations import TRANSPORTS, chosen_config, prepare, train
 from fedlens.cli.flags import add_json_flag, chosen
 from fedlens.cli.output import figure, print_json, program, round_bar, say
 from fedlens.cli.profile import show_profile
-from fedlens.presets import preset_names
-from fedlens.simulating import TRANSPORTS, chosen_config, prepare, train
-from foundation.errors import ExitStatus
-from foundation.profile import profiled
+from fedlens.foundation.errors import ExitStatus
+from fedlens.foundation.profile import profiled
 
 if TYPE_CHECKING:
-    from server.config.tree import Config
-    from server.run_directory import RunDirectory
-    from simulations.engine import Summary
+    from fedlens.server.config.tree import Config
+    from fedlens.server.run.directory import RunDirectory
+    from fedlens.simulations.engine import Summary
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -82,7 +82,7 @@ def add_training_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _settings_help() -> str:
-    from server.config.reference import tables
+    from fedlens.server.config.reference import tables
 
     lines = []
     for table in tables():
@@ -93,7 +93,7 @@ def _settings_help() -> str:
 
 def config_of(args: argparse.Namespace) -> Config:
     """The configuration that the flags ask for."""
-    from server.config.reading import parse_setting
+    from fedlens.server.config.loading import parse_setting
 
     settings = dict(parse_setting(text) for text in args.settings)
     if args.fault:
@@ -113,7 +113,7 @@ def run(args: argparse.Namespace) -> int:
 
 def finish(args: argparse.Namespace, config: Config, directory: RunDirectory) -> int:
     """Train or go on, print the summary, and give the exit status; shared with ``resume``."""
-    from simulations.engine import describe_noise
+    from fedlens.simulations.engine import describe_noise
 
     if warning := describe_noise(config):
         say(warning)
@@ -201,8 +201,8 @@ def _print_students(summary: Summary, tests: str) -> None:
 
 
 def _print_population(config: Config) -> None:
-    from accountant.ledger.population import Population
-    from server.population import population_folder
+    from fedlens.accountant.ledger.population import Population
+    from fedlens.server.ledger.population import population_folder
 
     population = Population.read(population_folder(config.privacy.population))
     terms, spent = population.terms, population.spent()

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from fedlens.cli.flags import add_json_flag, add_run_argument
 from fedlens.cli.output import print_json, say
-from foundation.errors import WrongUse
+from fedlens.foundation.errors import WrongUse
 
 if TYPE_CHECKING:
-    from simulations.students.students import StudentResult
+    from fedlens.simulations.students.students import StudentResult
 
 CURVE = (0.1, 0.25, 0.5, 1.0)
 """Shares of the labels that students are trained on."""
@@ -55,10 +55,10 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 def run(args: argparse.Namespace) -> int:
     """Train, test, print."""
-    from fedlens.label_curves import label_curve
-    from fedlens.runs import open_run
-    from server.store import open_store
-    from simulations.engine import measure_student, measure_taught_student
+    from fedlens.api.label_curves import label_curve
+    from fedlens.api.runs import open_run
+    from fedlens.simulations.engine import measure_student, measure_taught_student
+    from fedlens.store import open_store
 
     for name in ("images", "epochs"):
         if getattr(args, name) < 1:

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 from fedlens.cli.flags import add_json_flag, add_seeds_flag, made_folder, parse_seeds
 from fedlens.cli.output import print_json, say, tell
 from fedlens.cli.study_bugs import add_bugs_parser
-from foundation.errors import ExitStatus, WrongUse
+from fedlens.foundation.errors import ExitStatus, WrongUse
 
 if TYPE_CHECKING:
-    from studies.table1.record import KeptLine, PageRecord
-    from studies.table1.rows import TableRow
-    from studies.table1.table import TableLine
-    from studies.table1.trials import TableTrial
+    from fedlens_research.table1.record import KeptLine, PageRecord
+    from fedlens_research.table1.rows import TableRow
+    from fedlens_research.table1.table import TableLine
+    from fedlens_research.table1.trials import TableTrial
 
 OUT = Path("runs") / "study"
 
@@ -84,8 +84,8 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 def _add_privatizer_studies(tables: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """A sub-command for each study of privatizers."""
-    from foundation.registry import PluginError
-    from studies.papers import STUDIES
+    from fedlens.foundation.registry import PluginError
+    from fedlens_research.papers import STUDIES
 
     for name in STUDIES:
         try:
@@ -120,12 +120,12 @@ def _add_privatizer_studies(tables: argparse._SubParsersAction[argparse.Argument
 
 def run_privatizer_study(args: argparse.Namespace) -> int:
     """Run a study of privatizers, print its table."""
-    from privatizers.networks.masks import MaskError
-    from privatizers.protocol import PrivatizerError
-    from server.config.reading import parse_setting
-    from studies.framework.study import run_study
-    from studies.framework.tables import print_table, table_of
-    from studies.papers import STUDIES
+    from fedlens.foundation.tables import print_table, table_of
+    from fedlens.privatizers.networks.masks import MaskError
+    from fedlens.privatizers.protocol import PrivatizerError
+    from fedlens.server.config.loading import parse_setting
+    from fedlens_research.framework.study import run_study
+    from fedlens_research.papers import STUDIES
 
     if args.settings and args.out is None:
         raise WrongUse("--set: give --out too, so that a part does not replace the whole study")
@@ -153,14 +153,14 @@ def run_privatizer_study(args: argparse.Namespace) -> int:
 
 
 def _rows_help() -> str:
-    from studies.table1.rows import ROWS
+    from fedlens_research.table1.rows import ROWS
 
     return f"rows (default: all whose preset is there): {', '.join(ROWS)}"
 
 
 def run(args: argparse.Namespace) -> int:
     """Check, fill in what is missing, print the table."""
-    from client.datasets.registry import DatasetError
+    from fedlens.data.registry import DatasetError
 
     try:
         return _table(args)
@@ -169,11 +169,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _table(args: argparse.Namespace) -> int:
-    from studies.table1 import evaluation
-    from studies.table1.guarantees import parse_guarantee
-    from studies.table1.rows import chosen_rows
-    from studies.table1.runner import TableRun, trials_of
-    from studies.table1.table import lines_of, print_lines
+    from fedlens_research.table1 import evaluation
+    from fedlens_research.table1.guarantees import parse_guarantee
+    from fedlens_research.table1.rows import chosen_rows
+    from fedlens_research.table1.runner import TableRun, trials_of
+    from fedlens_research.table1.table import lines_of, print_lines
 
     # a page wants all that is measured, whichever rows it is asked for
     looks = args.quick and not args.page
@@ -220,7 +220,7 @@ def _kept(
     known: Sequence[KeptLine],
 ) -> list[TableTrial]:
     """The trials that are there; a page may have figures from before without any."""
-    from studies.framework.errors import StudyError
+    from fedlens_research.framework.errors import StudyError
 
     kept = [trial for trial in trials if trial not in missing]
     if not kept and not known:
@@ -235,7 +235,7 @@ def _kept(
 
 def _check_data(rows: Sequence[TableRow], data_dir: str) -> None:
     """Bad data is told before anything is trained."""
-    from client.datasets.registry import load
+    from fedlens.data.registry import load
 
     for name in dict.fromkeys(row.data for row in rows):
         load(name, data_dir or None)
@@ -243,7 +243,7 @@ def _check_data(rows: Sequence[TableRow], data_dir: str) -> None:
 
 def _draw(args: argparse.Namespace, out: Path, lines: Sequence[TableLine]) -> None:
     """Plots and the page in the study's folder; another page where one is asked for."""
-    from studies.table1.page import write_page
+    from fedlens_research.table1.page import write_page
 
     made = write_page(out / "results.md", lines, out) if lines else []
     if args.page:
@@ -254,9 +254,9 @@ def _draw(args: argparse.Namespace, out: Path, lines: Sequence[TableLine]) -> No
 
 def _draw_page(page: Path, lines: Sequence[TableLine]) -> list[Path]:
     """A page of these lines and of those that its record keeps from before."""
-    from studies.table1 import evaluation
-    from studies.table1.page import IMAGES, write_page
-    from studies.table1.record import KeptLine, with_kept, write_record
+    from fedlens_research.table1 import evaluation
+    from fedlens_research.table1.page import IMAGES, write_page
+    from fedlens_research.table1.record import KeptLine, with_kept, write_record
 
     known = _known_before(page)  # again: hours may have passed
     entries = with_kept([KeptLine.of(line, evaluation.FULL) for line in lines], known.entries)
@@ -277,10 +277,10 @@ def _draw_page(page: Path, lines: Sequence[TableLine]) -> list[Path]:
 
 def _known_before(page: Path) -> PageRecord:
     """What a page's record has from before, once it is certain that both can be written."""
-    from studies.framework.errors import StudyError
-    from studies.table1 import evaluation
-    from studies.table1.page import IMAGES
-    from studies.table1.record import read_record
+    from fedlens_research.framework.errors import StudyError
+    from fedlens_research.table1 import evaluation
+    from fedlens_research.table1.page import IMAGES
+    from fedlens_research.table1.record import read_record
 
     record = page.with_suffix(".json")
     if page.suffix != ".md" or page.is_dir():

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from fedlens.cli.flags import add_json_flag, add_seeds_flag, made_folder, parse_seeds
 from fedlens.cli.output import print_json, say, step_bars, tell
-from foundation.errors import ExitStatus, WrongUse
+from fedlens.foundation.errors import ExitStatus, WrongUse
 
 if TYPE_CHECKING:
-    from studies.bugs.plan import BugPlan
-    from studies.bugs.trained import Product
+    from fedlens_research.bugs.plan import BugPlan
+    from fedlens_research.bugs.trained import Product
 
 OUT = Path("runs") / "study-bugs"
 PARTS = ("draws", "runs", "all")
@@ -62,8 +62,8 @@ def add_bugs_parser(tables: argparse._SubParsersAction[argparse.ArgumentParser])
 
 def run(args: argparse.Namespace) -> int:
     """Measure what is missing, write results and page."""
-    from studies.bugs.study import BugStudy
-    from studies.bugs.trained import TRAINED
+    from fedlens_research.bugs.study import BugStudy
+    from fedlens_research.bugs.trained import TRAINED
 
     if args.page is not None and args.page.suffix != ".md":
         raise WrongUse(f"--page {args.page}: give a file name that ends in .md")
@@ -92,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _plan(args: argparse.Namespace) -> BugPlan:
     """The plan of the flags; data that is nowhere is left out and told."""
-    from studies.bugs.plan import FULL, QUICK, found_data
+    from fedlens_research.bugs.plan import FULL, QUICK, found_data
 
     plan = QUICK if args.quick else FULL
     plan = replace(plan, seeds=parse_seeds(args.seeds, quick=args.quick))
@@ -117,10 +117,10 @@ def _plan(args: argparse.Namespace) -> BugPlan:
 
 
 def _product() -> Product:
-    from fedlens.diagnosing import diagnose
-    from fedlens.probing import probe
-    from fedlens.runs import open_run
-    from fedlens.simulating import simulate
-    from studies.bugs.trained import Product
+    from fedlens.api.diagnoses import diagnose
+    from fedlens.api.probes import probe
+    from fedlens.api.runs import open_run
+    from fedlens.api.simulations import simulate
+    from fedlens_research.bugs.trained import Product
 
     return Product(simulate, diagnose, probe, open_run)

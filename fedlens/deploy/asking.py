@@ -9,13 +9,8 @@ import urllib.request
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fedlens.deploy.layout import (
-    DeployError,
-    DeploySettings,
-    OperatorSettings,
-    SuperLinkSettings,
-)
-from foundation.errors import FedlensError
+from fedlens.deploy.layout import DeployError, DeploySettings, OperatorSettings, SuperLinkSettings
+from fedlens.foundation.errors import FedlensError
 
 
 class Unreachable(FedlensError):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fedlens.deploy.layout import DeployError
 from fedlens.deploy.supervise import this_python
-from foundation.files import write_durably
+from fedlens.foundation.files import write_durably
 
 NUMBER, LOG = "service.pid", "service.log"
 END_SECONDS = 60.0

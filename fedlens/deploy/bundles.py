@@ -12,7 +12,7 @@ import tomllib
 import zipfile
 from collections.abc import Collection
 
-COMPONENTS = {"serverapp": "server.app:app", "clientapp": "client.app:app"}
+COMPONENTS = {"serverapp": "fedlens.server.app:app", "clientapp": "fedlens.client.app:app"}
 """The components of a bundle of a deployment."""
 FILES = frozenset({"pyproject.toml", ".info/CONTENT"})
 LARGEST = 1 << 20

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from foundation.errors import FedlensError
+from fedlens.foundation.errors import FedlensError
 
 AUTHORITY_DAYS, SERVER_DAYS = 5 * 365, 397
 SOON = timedelta(days=30)

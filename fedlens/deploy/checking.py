@@ -27,8 +27,8 @@ from fedlens.deploy.layout import (
     read_folder,
 )
 from fedlens.deploy.names import FLOWER, HEALTH, STATUS
-from foundation.code_digest import code_sha256
-from foundation.errors import FedlensError
+from fedlens.foundation.code_digest import code_sha256
+from fedlens.foundation.errors import FedlensError
 
 LEAST_BYTES = 1 << 30
 MOST_SKEW = 60.0

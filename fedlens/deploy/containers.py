@@ -9,7 +9,7 @@ from typing import Any
 
 import fedlens
 from fedlens.deploy.scripts import rendered
-from foundation.files import write_durably
+from fedlens.foundation.files import write_durably
 
 CPU_INDEX = "--index-url https://download.pytorch.org/whl/cpu"
 PLAIN = {"base": "python:3.12-slim", "python": "python", "packages": "", "suffix": "", "tag": ""}

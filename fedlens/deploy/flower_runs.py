@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from foundation.errors import FedlensError
+from fedlens.foundation.errors import FedlensError
 
 CONNECTION = "fedlens"
 COMPLETED, FINISHED = "finished:completed", "finished"

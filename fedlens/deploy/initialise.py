@@ -14,8 +14,8 @@ from fedlens.deploy.keys import NAME, new_node_key, new_token, read_public_key, 
 from fedlens.deploy.layout import SETTINGS, DeployError
 from fedlens.deploy.names import CONTRACT
 from fedlens.deploy.scripts import write_scripts
-from foundation.code_digest import code_sha256
-from foundation.files import write_durably
+from fedlens.foundation.code_digest import code_sha256
+from fedlens.foundation.files import write_durably
 
 NODE_PORT = 9501
 ROSTER = "nodes.pub"
@@ -126,7 +126,7 @@ def _check(folder: Path, plan: FederationPlan) -> None:
     if plan.given is not None:
         _read_given(plan.given)
     if plan.contract is not None:
-        from client.contract import read_contract
+        from fedlens.client.contract import read_contract
 
         read_contract(plan.contract)
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from foundation.errors import FedlensError
+from fedlens.foundation.errors import FedlensError
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 CURVES = (ec.SECP256R1, ec.SECP384R1, ec.SECP521R1)

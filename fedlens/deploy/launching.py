@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from foundation.errors import FedlensError
+from fedlens.foundation.errors import FedlensError
 
 PARENT_SECONDS = 1.0
 KILL_SECONDS = 20.0

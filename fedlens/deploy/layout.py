@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from foundation.errors import WrongUse
+from fedlens.foundation.errors import WrongUse
 
 SETTINGS = "deploy.toml"
 Port = Annotated[int, Field(ge=1, le=65535)]
@@ -153,8 +153,8 @@ def _validated(path: Path, kind: type[Any], tree: dict[str, Any]) -> DeploySetti
 
 
 def _check_floor(path: Path, found: NodeSettings, folder: Path) -> None:
-    from client.data import NodeDataError
-    from client.node_policy import NodePolicy
+    from fedlens.client.node.policy import NodePolicy
+    from fedlens.client.users.protocol import NodeDataError
 
     known = {name.replace("_", "-") for name in NodePolicy.model_fields}
     known |= {"data", "partition-id", "declared", "federation", "members-key-file"}

@@ -7,7 +7,7 @@ from pathlib import Path
 from string import Template
 
 from fedlens.deploy.layout import read_folder
-from foundation.files import write_durably
+from fedlens.foundation.files import write_durably
 
 TEMPLATES = Path(__file__).with_name("templates")
 

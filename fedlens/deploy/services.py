@@ -22,15 +22,15 @@ from fedlens.deploy.layout import (
 )
 from fedlens.deploy.state_folder import ephemeral_folder
 from fedlens.deploy.supervise import Program, Supervisor, this_python
-from foundation.files import write_durably
-from foundation.logs import set_up_logs
-from foundation.offline import SILENT
-from simulations.transports.flower_app import with_programs, write_programs
+from fedlens.foundation.files import write_durably
+from fedlens.foundation.logs import set_up_logs
+from fedlens.foundation.offline import SILENT
+from fedlens.simulations.transports.flower_app import with_programs, write_programs
 
 SECRET = "superexec-secret"  # noqa: S105  (the name of a file)
 STORE_FILE = "store-url"
 TEST_MODE = "FEDLENS_TEST_MODE"
-"""As `accountant.noise` names it, which a service does not load."""
+"""As `fedlens.accountant.noise` names it, which a service does not load."""
 
 
 def become_service(folder: Path) -> NoReturn:

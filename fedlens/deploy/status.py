@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from accountant.wording import shown
+from fedlens.accountant.wording import shown
 from fedlens.deploy.asking import Unreachable, address_of, ask
 from fedlens.deploy.layout import DeployError, NodeSettings, SuperLinkSettings, read_folder
 from fedlens.deploy.names import STATUS

@@ -15,12 +15,12 @@ from fedlens.deploy.bundles import COMPONENTS
 from fedlens.deploy.flower_runs import CONNECTION, FlowerRuns, ended_well, say_begun
 from fedlens.deploy.layout import DeployError, OperatorSettings, read_role
 from fedlens.deploy.names import OWN_DATA, STATUS
-from foundation.files import write_durably
-from foundation.offline import SILENT
-from simulations.transports.flower_app import with_programs, write_app, write_programs
+from fedlens.foundation.files import write_durably
+from fedlens.foundation.offline import SILENT
+from fedlens.simulations.transports.flower_app import with_programs, write_app, write_programs
 
 if TYPE_CHECKING:
-    from server.config.tree import Config
+    from fedlens.server.config.tree import Config
 
 ACCOUNT = "flower.account-auth.{place}.{what}"
 

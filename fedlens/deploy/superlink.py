@@ -26,8 +26,8 @@ from fedlens.deploy.metrics import server_metrics
 from fedlens.deploy.names import CONTRACT, FLOWER, METRICS, STATUS
 from fedlens.deploy.run_reports import run_reports
 from fedlens.deploy.run_rule import only_without_code
-from foundation.logs import set_up_logs
-from foundation.offline import stay_offline
+from fedlens.foundation.logs import set_up_logs
+from fedlens.foundation.offline import stay_offline
 
 logger = logging.getLogger("fedlens.deploy.superlink")
 

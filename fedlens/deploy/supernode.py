@@ -21,9 +21,9 @@ from fedlens.deploy.launching import launch
 from fedlens.deploy.layout import DeployError, NodeSettings, read_role
 from fedlens.deploy.metrics import NodeCounts, node_metrics
 from fedlens.deploy.names import FLOWER, METRICS
-from foundation.code_digest import code_sha256
-from foundation.logs import set_up_logs
-from foundation.offline import stay_offline
+from fedlens.foundation.code_digest import code_sha256
+from fedlens.foundation.logs import set_up_logs
+from fedlens.foundation.offline import stay_offline
 
 logger = logging.getLogger("fedlens.deploy.supernode")
 

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from foundation.errors import ExitStatus
+from fedlens.foundation.errors import ExitStatus
 
 logger = logging.getLogger(__name__)
 

@@ -9,13 +9,13 @@ key for pairs instead. From the bottom up: a field and Shamir's shares (`field`)
 keys of pairs (`pairs`), a party (`party`) and the server's side (`collector`).
 """
 
-from foundation.secure_sum.adverts import Advert
-from foundation.secure_sum.collector import SumCollector
-from foundation.secure_sum.errors import SecureSumError
-from foundation.secure_sum.identities import Identity, KeyRoster
-from foundation.secure_sum.party import Reveal, SumParty
-from foundation.secure_sum.terms import SumTerms
-from foundation.secure_sum.words import bits_for, decoded, encoded, packed, unpacked
+from fedlens.foundation.secure_sum.adverts import Advert
+from fedlens.foundation.secure_sum.collector import SumCollector
+from fedlens.foundation.secure_sum.errors import SecureSumError
+from fedlens.foundation.secure_sum.identities import Identity, KeyRoster
+from fedlens.foundation.secure_sum.party import Reveal, SumParty
+from fedlens.foundation.secure_sum.terms import SumTerms
+from fedlens.foundation.secure_sum.words import bits_for, decoded, encoded, packed, unpacked
 
 __all__ = [
     "Advert",

@@ -7,10 +7,10 @@ import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from foundation.secure_sum.errors import SecureSumError
-from foundation.secure_sum.identities import Identity, signed_by
-from foundation.secure_sum.pairs import KEY_BYTES
-from foundation.secure_sum.terms import SumTerms
+from fedlens.foundation.secure_sum.errors import SecureSumError
+from fedlens.foundation.secure_sum.identities import Identity, signed_by
+from fedlens.foundation.secure_sum.pairs import KEY_BYTES
+from fedlens.foundation.secure_sum.terms import SumTerms
 
 _HEAD = struct.Struct(f">I{KEY_BYTES}s{KEY_BYTES}s{KEY_BYTES}sH")
 _LONGEST = 1024

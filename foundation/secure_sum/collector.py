@@ -8,14 +8,14 @@ from itertools import combinations, islice
 
 import numpy as np
 
-from foundation.secure_sum.adverts import Advert, agreement, view_of
-from foundation.secure_sum.errors import SecureSumError
-from foundation.secure_sum.field import combined, weights_at_zero
-from foundation.secure_sum.identities import signed_by
-from foundation.secure_sum.pairs import KEY_BYTES, pair_keys, public_of, usable
-from foundation.secure_sum.party import Reveal
-from foundation.secure_sum.terms import SumTerms
-from foundation.secure_sum.words import Words, add_mask, unpacked
+from fedlens.foundation.secure_sum.adverts import Advert, agreement, view_of
+from fedlens.foundation.secure_sum.errors import SecureSumError
+from fedlens.foundation.secure_sum.field import combined, weights_at_zero
+from fedlens.foundation.secure_sum.identities import signed_by
+from fedlens.foundation.secure_sum.pairs import KEY_BYTES, pair_keys, public_of, usable
+from fedlens.foundation.secure_sum.party import Reveal
+from fedlens.foundation.secure_sum.terms import SumTerms
+from fedlens.foundation.secure_sum.words import Words, add_mask, unpacked
 
 _TRIES = 200
 """Sets of shares that are tried before a secret is given up for lost."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from foundation.errors import FedlensError
+from fedlens.foundation.errors import FedlensError
 
 
 class SecureSumError(FedlensError, RuntimeError):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping, Sequence
 
-from foundation.secure_sum.errors import SecureSumError
+from fedlens.foundation.secure_sum.errors import SecureSumError
 
 PRIME = 2**256 + 297
 """The least prime above 2^256, so every 32-byte secret is an element of the field."""

@@ -15,7 +15,7 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 
-from foundation.secure_sum.errors import SecureSumError
+from fedlens.foundation.secure_sum.errors import SecureSumError
 
 _SIGNED = b"fedlens secure sum 1\0"
 """Before all that is signed: a long-term key's signature fits nothing else."""

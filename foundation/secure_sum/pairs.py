@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from foundation.secure_sum.errors import SecureSumError
+from fedlens.foundation.secure_sum.errors import SecureSumError
 
 KEY_BYTES = 32
 

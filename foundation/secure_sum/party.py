@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from foundation.secure_sum.adverts import Advert, agreement, view_of
-from foundation.secure_sum.errors import SecureSumError
-from foundation.secure_sum.field import SHARE_BYTES, split
-from foundation.secure_sum.identities import Identity, KeyRoster, signed_by
-from foundation.secure_sum.pairs import new_secret, opened, pair_keys, public_of, sealed
-from foundation.secure_sum.terms import SumTerms
-from foundation.secure_sum.words import Words, add_mask
+from fedlens.foundation.secure_sum.adverts import Advert, agreement, view_of
+from fedlens.foundation.secure_sum.errors import SecureSumError
+from fedlens.foundation.secure_sum.field import SHARE_BYTES, split
+from fedlens.foundation.secure_sum.identities import Identity, KeyRoster, signed_by
+from fedlens.foundation.secure_sum.pairs import new_secret, opened, pair_keys, public_of, sealed
+from fedlens.foundation.secure_sum.terms import SumTerms
+from fedlens.foundation.secure_sum.words import Words, add_mask
 
 _STEPS = ("advertised", "shared", "masked", "agreed", "revealed")
 

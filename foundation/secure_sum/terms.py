@@ -7,7 +7,7 @@ import json
 from dataclasses import asdict, dataclass
 from functools import cached_property
 
-from foundation.secure_sum.errors import SecureSumError
+from fedlens.foundation.secure_sum.errors import SecureSumError
 
 SESSION_BYTES = 16
 MOST_PARTIES = 4096

@@ -10,7 +10,7 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 from numpy.typing import NDArray
 
-from foundation.secure_sum.errors import SecureSumError
+from fedlens.foundation.secure_sum.errors import SecureSumError
 
 Words = NDArray[np.uint64]
 Whole = NDArray[np.int64]

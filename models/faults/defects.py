@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from models.faults.protocol import Fault, FaultSetting
+from fedlens.models.faults.protocol import Fault, FaultSetting
 
 WIDTH = 2
 """Lines that are stuck together."""

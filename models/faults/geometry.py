@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from models.faults.protocol import Fault, FaultSetting
+from fedlens.models.faults.protocol import Fault, FaultSetting
 
 
 def _turned(quarters: int) -> Fault:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from models.faults.protocol import Fault, FaultSetting, Records
+from fedlens.models.faults.protocol import Fault, FaultSetting, Records
 
 
 def swapped(images: Tensor, labels: Tensor, setting: FaultSetting) -> Records:

@@ -11,9 +11,9 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from foundation.errors import WrongUse
-from models.faults import FAULTS
-from models.faults.protocol import Fault, FaultSetting
+from fedlens.foundation.errors import WrongUse
+from fedlens.models.faults import FAULTS
+from fedlens.models.faults.protocol import Fault, FaultSetting
 
 SOUND = -1
 """In the place of a fault's number, of a user who has none."""

@@ -7,22 +7,22 @@ a line here, or an entry point of another package.
 
 from __future__ import annotations
 
-from foundation.registry import Registry
-from models.probes.protocol import Probe
+from fedlens.foundation.registry import Registry
+from fedlens.models.probes.protocol import Probe
 
 PROBES: Registry[Probe] = Registry(
     "probe",
     "fedlens.probes",
     {
-        "dark_border": "models.probes.pictures:DARK_BORDER",
-        "intensity": "models.probes.pictures:INTENSITY",
-        "tilt": "models.probes.pictures:TILT",
-        "unchanged": "models.probes.pictures:UNCHANGED",
-        "repeats": "models.probes.labels:REPEATS",
-        "label_share": "models.probes.labels:LABEL_SHARE",
-        "lacks_label": "models.probes.labels:LACKS_LABEL",
-        "better_after": "models.probes.recognition:BETTER_AFTER",
-        "confidence": "models.probes.recognition:CONFIDENCE",
-        "recognised": "models.probes.recognition:RECOGNISED",
+        "dark_border": "fedlens.models.probes.pictures:DARK_BORDER",
+        "intensity": "fedlens.models.probes.pictures:INTENSITY",
+        "tilt": "fedlens.models.probes.pictures:TILT",
+        "unchanged": "fedlens.models.probes.pictures:UNCHANGED",
+        "repeats": "fedlens.models.probes.labels:REPEATS",
+        "label_share": "fedlens.models.probes.labels:LABEL_SHARE",
+        "lacks_label": "fedlens.models.probes.labels:LACKS_LABEL",
+        "better_after": "fedlens.models.probes.recognition:BETTER_AFTER",
+        "confidence": "fedlens.models.probes.recognition:CONFIDENCE",
+        "recognised": "fedlens.models.probes.recognition:RECOGNISED",
     },
 )

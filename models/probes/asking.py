@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from foundation.errors import WrongUse
-from models.faults.planting import parse_transformation
-from models.probes import PROBES
-from models.probes.protocol import Argument, Probe
+from fedlens.foundation.errors import WrongUse
+from fedlens.models.faults.planting import parse_transformation
+from fedlens.models.probes import PROBES
+from fedlens.models.probes.protocol import Argument, Probe
 
 FORM = "write NAME or NAME:ARGUMENT, such as better_after:tilt:amount=-20 or label_share:7"
 REMOVING = ("missing_class", "frequent_class")
@@ -58,7 +58,9 @@ def parse_probe(text: str) -> AskedProbe:
     name, _, rest = text.partition(":")
     probe = PROBES[name]
     if not isinstance(probe, Probe):
-        raise WrongUse(f"probe {name!r} is no models.probes.protocol.Probe: mend its package")
+        raise WrongUse(
+            f"probe {name!r} is no fedlens.models.probes.protocol.Probe: mend its package"
+        )
     if probe.takes == "nothing":
         if rest:
             raise WrongUse(f"probe {text!r}: {name!r} takes no argument; {FORM}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from models.probes.protocol import Argument, Probe, ProbedRecords
+from fedlens.models.probes.protocol import Argument, Probe, ProbedRecords
 
 
 def label_share(records: ProbedRecords, argument: Argument) -> Tensor:

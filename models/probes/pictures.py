@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from models.probes.protocol import Argument, Probe, ProbedRecords
+from fedlens.models.probes.protocol import Argument, Probe, ProbedRecords
 
 BORDER = 0.15
 """Width of the border, as a share of the shorter side."""

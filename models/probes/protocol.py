@@ -10,9 +10,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from foundation.errors import WrongUse
-from models.annotators import Annotator
-from models.faults.planting import PlantedFault
+from fedlens.foundation.errors import WrongUse
+from fedlens.models.annotators import Annotator
+from fedlens.models.faults.planting import PlantedFault
 
 
 @dataclass(frozen=True)

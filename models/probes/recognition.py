@@ -9,8 +9,8 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn import functional as F
 
-from models.annotators import Annotator
-from models.probes.protocol import Argument, Probe, ProbedRecords
+from fedlens.models.annotators import Annotator
+from fedlens.models.probes.protocol import Argument, Probe, ProbedRecords
 
 FARTHEST = 4.0
 """Nats beyond which a single record counts no more in a user's vote."""

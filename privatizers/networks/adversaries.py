@@ -6,9 +6,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from models.shapes import check_classes
-from models.weights import initialise, unset_weights
-from privatizers.networks.recurrent import build_lstm, check_sizes, each_step
+from fedlens.models.shapes import check_classes
+from fedlens.models.weights import initialise, unset_weights
+from fedlens.privatizers.networks.recurrent import build_lstm, check_sizes, each_step
 
 
 class LstmAdversary(nn.Module):

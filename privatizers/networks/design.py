@@ -15,12 +15,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from models.classifiers import ConvClassifier, Mlp
-from privatizers.methods import Scalar, Settings, method_of
-from privatizers.networks.filters import DenseFilter, UNet
-from privatizers.networks.releasers import ConvReleaser
-from privatizers.networks.spectral import LowFrequencies, SpectralReleaser
-from privatizers.protocol import FILTER, PrivatizerError
+from fedlens.models.classifiers import ConvClassifier, Mlp
+from fedlens.privatizers.methods import Scalar, Settings, method_of
+from fedlens.privatizers.networks.filters import DenseFilter, UNet
+from fedlens.privatizers.networks.releasers import ConvReleaser
+from fedlens.privatizers.networks.spectral import LowFrequencies, SpectralReleaser
+from fedlens.privatizers.protocol import FILTER, PrivatizerError
 
 SCALARS, SHARES = "scalars", "shares"
 SCALAR_SHARE, SENSITIVE_SHARE = 0.03, 0.02

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from models.classifiers import check_image
-from models.shapes import check_classes
-from models.weights import initialise, unset_weights
+from fedlens.models.classifiers import check_image
+from fedlens.models.shapes import check_classes
+from fedlens.models.weights import initialise, unset_weights
 
 
 class FaderNet(nn.Module):

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from models.classifiers import check_image
-from models.weights import initialise, unset_weights
+from fedlens.models.classifiers import check_image
+from fedlens.models.weights import initialise, unset_weights
 
 LEVELS = 2
 """How often a U-Net halves the image."""

@@ -12,7 +12,7 @@ import math
 import torch
 from torch import Tensor
 
-from foundation.errors import FedlensError
+from fedlens.foundation.errors import FedlensError
 
 NEVER = -1e4
 """Stands for log 0: a finite number, so that gradients beside it stay finite."""

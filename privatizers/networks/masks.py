@@ -10,7 +10,7 @@ its authors' code do as is done here).
 What a mask promises: the *values* of suppressed entries are not sent. What they have in common with
 entries that are sent is sent with these; how much that is, attackers have to find out. Kept entries
 go out with noise of the deviation that the map found, whose Gaussian bound
-`privatizers.networks.information.gaussian_information_bound` computes.
+`fedlens.privatizers.networks.information.gaussian_information_bound` computes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from foundation.errors import FedlensError
+from fedlens.foundation.errors import FedlensError
 
 FIRST_RHO = -4.0
 """Where rho starts. The authors' -9 and -10 are 0 in float32 with their tanh form: no noise and no

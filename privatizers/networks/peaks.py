@@ -16,8 +16,8 @@ import math
 import torch
 from torch import Tensor, nn
 
-from models.shapes import ShapeError
-from privatizers.protocol import PrivatizerError
+from fedlens.models.shapes import ShapeError
+from fedlens.privatizers.protocol import PrivatizerError
 
 HALVINGS = 50
 

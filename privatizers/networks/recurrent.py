@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from models.shapes import ShapeError
+from fedlens.models.shapes import ShapeError
 
 
 def build_lstm(

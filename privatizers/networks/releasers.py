@@ -15,12 +15,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from models.classifiers import check_image
-from models.shapes import ShapeError
-from models.weights import initialise, unset_weights
-from privatizers.networks.information import bounded, radius_of
-from privatizers.networks.masks import chosen
-from privatizers.networks.recurrent import build_lstm, check_sizes
+from fedlens.models.classifiers import check_image
+from fedlens.models.shapes import ShapeError
+from fedlens.models.weights import initialise, unset_weights
+from fedlens.privatizers.networks.information import bounded, radius_of
+from fedlens.privatizers.networks.masks import chosen
+from fedlens.privatizers.networks.recurrent import build_lstm, check_sizes
 
 
 class ConvReleaser(nn.Module):
@@ -37,13 +37,13 @@ class ConvReleaser(nn.Module):
         (k/2) log(1 + r²/k) nats
 
     of *anything* about a record, the capacity of the Gaussian channel with k numbers and power r²
-    (:func:`privatizers.networks.information.gaussian_capacity`); r is set by ``capacity``. The
+    (:func:`fedlens.privatizers.networks.information.gaussian_capacity`); r is set by ``capacity``. The
     noise's covariance is learned all the same: the encoder's last layer W is free, and a unit
     covariance behind W is (WᵀW)⁻¹ before it, in which directions are scaled and turned.
 
     The noise of the code must be the record's own: released ten times with fresh noise, a record
     tells as much as at ten times the power. A device derives it from its key and the record
-    (:mod:`privatizers.record_noise`). No norm layers: a record's answer depends on that record and
+    (:mod:`fedlens.privatizers.record_noise`). No norm layers: a record's answer depends on that record and
     its noise alone.
 
     Args:

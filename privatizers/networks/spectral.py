@@ -2,7 +2,7 @@
 
 What a federation releases in one go, the sums of its users' features and of their products, says
 what features of a kind of image are like: their mean and covariance. A filter can be fitted on
-features drawn from these (`privatizers.pair_moments`), if it sees nothing else of an image.
+features drawn from these (`fedlens.privatizers.pair_moments`), if it sees nothing else of an image.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from models.classifiers import check_image
-from models.shapes import ShapeError
-from models.weights import initialise, unset_weights
-from privatizers.networks.information import bounded, radius_of
-from privatizers.networks.masks import chosen
-from privatizers.networks.recurrent import check_sizes
+from fedlens.models.classifiers import check_image
+from fedlens.models.shapes import ShapeError
+from fedlens.models.weights import initialise, unset_weights
+from fedlens.privatizers.networks.information import bounded, radius_of
+from fedlens.privatizers.networks.masks import chosen
+from fedlens.privatizers.networks.recurrent import check_sizes
 
 
 class LowFrequencies(nn.Module):

@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from accountant.noise.shares import ONE_SHARE, NoiseSharing
-from server.config.section import Section, require
+from fedlens.accountant.noise.shares import ONE_SHARE, NoiseSharing
+from fedlens.server.config.section import Section, require
 
 Natural = Annotated[int, Field(ge=0)]
 

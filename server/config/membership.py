@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from server.config.section import NotNegative, Probability, Section
+from fedlens.server.config.section import NotNegative, Probability, Section
 
 
 class MembershipConfig(Section):

@@ -1,11 +1,11 @@
-"""Settings of the tasks whose noised sums a filter is fitted on (`privatizers.pair_moments`)."""
+"""Settings of the tasks whose noised sums a filter is fitted on (`fedlens.privatizers.pair_moments`)."""
 
 from __future__ import annotations
 
 from typing import Literal
 
-from server.config.section import NoiseMultiplier, Positive
-from server.config.tasks import TaskConfig, TaskKind
+from fedlens.server.config.section import NoiseMultiplier, Positive
+from fedlens.server.config.tasks import TaskConfig, TaskKind
 
 
 class FrequenciesConfig(TaskConfig):
@@ -47,5 +47,5 @@ class MomentsConfig(TaskConfig):
         return "moments of images"
 
 
-FREQUENCIES = TaskKind(FrequenciesConfig, "server.tasks.frequencies:FrequenciesTask")
-MOMENTS = TaskKind(MomentsConfig, "server.tasks.moments:MomentsTask")
+FREQUENCIES = TaskKind(FrequenciesConfig, "fedlens.server.tasks.frequencies:FrequenciesTask")
+MOMENTS = TaskKind(MomentsConfig, "fedlens.server.tasks.moments:MomentsTask")

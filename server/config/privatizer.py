@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, SerializeAsAny, model_validator
 
-from server.config.section import (
+from fedlens.server.config.section import (
     Count,
     NotNegative,
     Positive,

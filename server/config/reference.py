@@ -9,10 +9,10 @@ from typing import Any
 
 from pydantic.fields import FieldInfo
 
-from server.config.privatizer import PRIVATIZER_KINDS
-from server.config.section import Section
-from server.config.tasks import TASK_KINDS, TaskConfig
-from server.config.tree import Config
+from fedlens.server.config.privatizer import PRIVATIZER_KINDS
+from fedlens.server.config.section import Section
+from fedlens.server.config.tasks import TASK_KINDS, TaskConfig
+from fedlens.server.config.tree import Config
 
 
 @dataclass(frozen=True)

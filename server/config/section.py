@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from foundation.errors import WrongUse
+from fedlens.foundation.errors import WrongUse
 
 LEAST_NOISE = 1e-6
 """The least noise multiplier above 0."""

@@ -7,10 +7,10 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from accountant.noise import TEST_MODE_VARIABLE, test_mode
-from foundation.errors import WrongUse
-from models.precision import Precision
-from server.config.section import (
+from fedlens.accountant.noise import TEST_MODE_VARIABLE, test_mode
+from fedlens.foundation.errors import WrongUse
+from fedlens.models.precision import Precision
+from fedlens.server.config.section import (
     Count,
     NotNegative,
     NotNegativeCount,
@@ -20,7 +20,7 @@ from server.config.section import (
     require,
     require_mend,
 )
-from server.config.slices import a_slice, declared_slices, parse_slices
+from fedlens.server.config.slices import a_slice, declared_slices, parse_slices
 
 LEAST_DELTA = 1e-30
 POPULATION_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}|/.+")
@@ -35,7 +35,7 @@ def _planted(value: str) -> str:
     if not value:
         return value
     # faults are written with torch, which settings must not take the time to load
-    from models.faults.planting import parse_faults
+    from fedlens.models.faults.planting import parse_faults
 
     try:
         parse_faults(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from server.config.section import require_mend
+from fedlens.server.config.section import require_mend
 
 SLICE = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}=[A-Za-z0-9_.-]{1,64}")
 """``attribute=value``, compared letter by letter."""

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from server.config.section import Probability, Section, require
+from fedlens.server.config.section import Probability, Section, require
 
 MOST_SCORED = 256
 

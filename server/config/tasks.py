@@ -13,10 +13,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from foundation.errors import WrongUse
-from foundation.registry import Registry
-from models.precision import Precision
-from server.config.section import (
+from fedlens.foundation.errors import WrongUse
+from fedlens.foundation.registry import Registry
+from fedlens.models.precision import Precision
+from fedlens.server.config.section import (
     Count,
     NoiseMultiplier,
     NotNegative,
@@ -229,7 +229,9 @@ class PrivatizerTaskConfig(TaskConfig):
     @model_validator(mode="after")
     def _a_method_and_its_settings(self) -> PrivatizerTaskConfig:
         if self.method not in ORDERS:
-            from privatizers.methods import METHODS  # brings PyTorch; our own can do without
+            from fedlens.privatizers.methods import (
+                METHODS,  # brings PyTorch; our own can do without
+            )
 
             require_mend(self.method in METHODS, f"method: {METHODS.unknown(self.method)}")
         least, most = ORDERS.get(self.method, (0.0, math.inf))
@@ -242,7 +244,7 @@ class PrivatizerTaskConfig(TaskConfig):
 
 def _a_question(value: str) -> str:
     # probes are written with torch, which settings must not take the time to load
-    from models.probes.asking import parse_probe
+    from fedlens.models.probes.asking import parse_probe
 
     try:
         parse_probe(value)
@@ -292,24 +294,24 @@ class TaskKind:
     """Its class on the server, ``"module:Class"``; imported when a run begins."""
 
 
-FROZEN = TaskKind(FrozenConfig, "server.tasks.frozen:FrozenTask")
-FOCUSED = TaskKind(FocusedConfig, "server.tasks.focused:FocusedTask")
-WGAN = TaskKind(WganConfig, "server.tasks.wgan:WganTask")
-ANNOTATOR = TaskKind(AnnotatorConfig, "server.tasks.annotator:AnnotatorTask")
-PRIVATIZER = TaskKind(PrivatizerTaskConfig, "server.tasks.privatizer:PrivatizerTask")
-PROBING = TaskKind(ProbeConfig, "server.tasks.probe:ProbeTask")
+FROZEN = TaskKind(FrozenConfig, "fedlens.server.tasks.frozen:FrozenTask")
+FOCUSED = TaskKind(FocusedConfig, "fedlens.server.tasks.focused:FocusedTask")
+WGAN = TaskKind(WganConfig, "fedlens.server.tasks.wgan:WganTask")
+ANNOTATOR = TaskKind(AnnotatorConfig, "fedlens.server.tasks.annotator:AnnotatorTask")
+PRIVATIZER = TaskKind(PrivatizerTaskConfig, "fedlens.server.tasks.privatizer:PrivatizerTask")
+PROBING = TaskKind(ProbeConfig, "fedlens.server.tasks.probe:ProbeTask")
 
 TASK_KINDS: Registry[TaskKind] = Registry(
     "kind of task",
     "fedlens.tasks",
     {
-        name: f"server.config.tasks:{name.upper()}"
+        name: f"fedlens.server.config.tasks:{name.upper()}"
         for name in ("frozen", "focused", "wgan", "annotator", "privatizer")
     }
     | {
-        "frequencies": "server.config.moments:FREQUENCIES",
-        "moments": "server.config.moments:MOMENTS",
-        "probe": "server.config.tasks:PROBING",
+        "frequencies": "fedlens.server.config.moments:FREQUENCIES",
+        "moments": "fedlens.server.config.moments:MOMENTS",
+        "probe": "fedlens.server.config.tasks:PROBING",
     },
 )
 

@@ -21,18 +21,18 @@ from pydantic import (
     model_validator,
 )
 
-from server.config.aggregation import AggregationConfig
-from server.config.membership import MembershipConfig
-from server.config.moments import FrequenciesConfig, MomentsConfig
-from server.config.privatizer import (
+from fedlens.server.config.aggregation import AggregationConfig
+from fedlens.server.config.membership import MembershipConfig
+from fedlens.server.config.moments import FrequenciesConfig, MomentsConfig
+from fedlens.server.config.privatizer import (
     FederatedPrivatizer,
     MomentsPrivatizer,
     NoPrivatizer,
     PrivatizerConfig,
     PrivatizerSection,
 )
-from server.config.section import ConfigError, Section, refusal, require
-from server.config.sections import (
+from fedlens.server.config.section import ConfigError, Section, refusal, require
+from fedlens.server.config.sections import (
     POPULATION_NAME,
     DataConfig,
     GeneratorConfig,
@@ -40,8 +40,8 @@ from server.config.sections import (
     ReleaseConfig,
     RoundsConfig,
 )
-from server.config.split import SplitConfig
-from server.config.tasks import (
+from fedlens.server.config.split import SplitConfig
+from fedlens.server.config.tasks import (
     AnnotatorConfig,
     FocusedConfig,
     FrozenConfig,

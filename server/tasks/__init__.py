@@ -1,11 +1,11 @@
-"""Tasks as the server carries them out; `server.config.tasks` has the registry of kinds."""
+"""Tasks as the server carries them out; `fedlens.server.config.tasks` has the registry of kinds."""
 
 from __future__ import annotations
 
 from importlib import import_module
 
-from server.config.tasks import TASK_KINDS
-from server.tasks.protocol import ServerTask, TaskContext
+from fedlens.server.config.tasks import TASK_KINDS
+from fedlens.server.tasks.protocol import ServerTask, TaskContext
 
 
 def server_task(context: TaskContext) -> ServerTask:

@@ -15,15 +15,21 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from client.tasks.settings import AnnotatorSettings
-from models import devices
-from models.annotators import Annotator
-from models.vectors import load_vector, to_vector
-from server.config.section import ConfigError
-from server.config.tasks import AnnotatorConfig
-from server.mechanism import largest_sum
-from server.tasks.protocol import GeneratorSteps, Request, Samples, TaskContext, settings_of
-from server.tensors import Arrays
+from fedlens.client.tasks.settings import AnnotatorSettings
+from fedlens.models import devices
+from fedlens.models.annotators import Annotator
+from fedlens.models.vectors import load_vector, to_vector
+from fedlens.server.config.mechanism import largest_sum
+from fedlens.server.config.section import ConfigError
+from fedlens.server.config.tasks import AnnotatorConfig
+from fedlens.server.run.arrays import Arrays
+from fedlens.server.tasks.protocol import (
+    GeneratorSteps,
+    Request,
+    Samples,
+    TaskContext,
+    settings_of,
+)
 
 
 class AnnotatorTask:

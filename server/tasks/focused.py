@@ -1,7 +1,7 @@
 """The focused critic on the server: a second, sharper look of the frozen-feature critic.
 
 The warm-up's releases gave a first generator. Its samples say along which directions rows differ
-and where each class stands (`models.focus`); what users then release is how far they are from
+and where each class stands (`fedlens.models.focus`); what users then release is how far they are from
 there, which is several times shorter than whole rows and so bears as much less noise. The class
 masses are the warm-up's.
 
@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from client.tasks.settings import FrozenSettings
-from models.focus import Focus, focus_from, focus_on
-from server.config.section import require
-from server.mechanism import largest_sum, release_deviation
-from server.tasks.frozen import FrozenTask, discrepancy
-from server.tasks.protocol import CriticSteps, Request, Samples, TaskContext
-from server.tensors import Arrays
+from fedlens.client.tasks.settings import FrozenSettings
+from fedlens.models.focus import Focus, focus_from, focus_on
+from fedlens.server.config.mechanism import largest_sum, release_deviation
+from fedlens.server.config.section import require
+from fedlens.server.run.arrays import Arrays
+from fedlens.server.tasks.frozen import FrozenTask, discrepancy
+from fedlens.server.tasks.protocol import CriticSteps, Request, Samples, TaskContext
 
 
 class FocusedTask(CriticSteps):

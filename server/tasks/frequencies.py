@@ -10,13 +10,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from client.messages import Vector
-from client.tasks.settings import FrequenciesSettings
-from privatizers.networks.spectral import LowFrequencies
-from privatizers.pair_moments import scaled_by
-from server.config.privatizer import MomentsPrivatizer
-from server.tasks.protocol import Request, Samples, TaskContext
-from server.tensors import Arrays
+from fedlens.client.messages import Vector
+from fedlens.client.tasks.settings import FrequenciesSettings
+from fedlens.privatizers.networks.spectral import LowFrequencies
+from fedlens.privatizers.pair_moments import scaled_by
+from fedlens.server.config.privatizer import MomentsPrivatizer
+from fedlens.server.run.arrays import Arrays
+from fedlens.server.tasks.protocol import Request, Samples, TaskContext
 
 
 class FrequenciesTask:

@@ -21,12 +21,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from client.tasks.settings import FrozenSettings
-from models import devices
-from models.features import PatchFeatures
-from server.mechanism import largest_sum, release_deviation
-from server.tasks.protocol import CriticSteps, Request, TaskContext, settings_of
-from server.tensors import Arrays
+from fedlens.client.tasks.settings import FrozenSettings
+from fedlens.models import devices
+from fedlens.models.features import PatchFeatures
+from fedlens.server.config.mechanism import largest_sum, release_deviation
+from fedlens.server.run.arrays import Arrays
+from fedlens.server.tasks.protocol import CriticSteps, Request, TaskContext, settings_of
 
 LEAST_MASS = 0.2
 """A class is not divided by a noisy mass below this share of an equal one."""

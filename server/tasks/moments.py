@@ -10,25 +10,25 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from client.messages import Vector
-from client.tasks.settings import MomentsSettings
-from models.vectors import to_vector
-from privatizers.fitting import LeakageEstimate
-from privatizers.networks.design import filter_network
-from privatizers.networks.spectral import LowFrequencies
-from privatizers.pair_moments import PairGaussians, width_of
-from privatizers.protocol import PrivatizerError
-from privatizers.training import Progress
-from server.config.moments import MomentsConfig
-from server.config.privatizer import MomentsPrivatizer
-from server.machine import training_threads
-from server.mechanism import denominator, release_deviation
-from server.moments_fit import fit_on_moments
-from server.privatizer_fit import check_budget, leakage_of
-from server.sampler import restored_filter
-from server.tasks.frequencies import FrequenciesTask
-from server.tasks.protocol import NothingLearned, Request, Samples, TaskContext
-from server.tensors import Arrays
+from fedlens.client.messages import Vector
+from fedlens.client.tasks.settings import MomentsSettings
+from fedlens.models.vectors import to_vector
+from fedlens.privatizers.fitting import LeakageEstimate
+from fedlens.privatizers.networks.design import filter_network
+from fedlens.privatizers.networks.spectral import LowFrequencies
+from fedlens.privatizers.pair_moments import PairGaussians, width_of
+from fedlens.privatizers.protocol import PrivatizerError
+from fedlens.privatizers.training import Progress
+from fedlens.server.config.mechanism import denominator, release_deviation
+from fedlens.server.config.moments import MomentsConfig
+from fedlens.server.config.privatizer import MomentsPrivatizer
+from fedlens.server.generation.compute import training_threads
+from fedlens.server.generation.fitting import check_budget, leakage_of
+from fedlens.server.generation.moments_fit import fit_on_moments
+from fedlens.server.generation.sampler import restored_filter
+from fedlens.server.run.arrays import Arrays
+from fedlens.server.tasks.frequencies import FrequenciesTask
+from fedlens.server.tasks.protocol import NothingLearned, Request, Samples, TaskContext
 
 
 class MomentsTask:
@@ -126,7 +126,7 @@ class MomentsTask:
         """The filter as it travels in the requests of all later tasks, float32 [n].
 
         One that has learned nothing where there is none yet: audits ask for it, and no run does
-        (`server.run_filter.RunFilter.check`).
+        (`fedlens.server.learning.privatizer.RunFilter.check`).
         """
         if self._filter is None:
             return to_vector(filter_network(self._settings.model_dump(), self._shape))

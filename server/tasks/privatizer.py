@@ -17,15 +17,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from client.messages import Vector
-from client.tasks.settings import PrivatizerSettings
-from models.vectors import load_vector, to_vector
-from privatizers.networks.design import SCALARS, SHARES, Design, design
-from privatizers.protocol import FILTER, PrivatizerError
-from server.config.section import ConfigError
-from server.config.tasks import PrivatizerTaskConfig
-from server.tasks.protocol import Request, Samples, TaskContext, settings_of
-from server.tensors import (
+from fedlens.client.messages import Vector
+from fedlens.client.tasks.settings import PrivatizerSettings
+from fedlens.models.vectors import load_vector, to_vector
+from fedlens.privatizers.networks.design import SCALARS, SHARES, Design, design
+from fedlens.privatizers.protocol import FILTER, PrivatizerError
+from fedlens.server.config.section import ConfigError
+from fedlens.server.config.tasks import PrivatizerTaskConfig
+from fedlens.server.run.arrays import (
     Arrays,
     optimiser_state,
     restore_optimiser,
@@ -33,6 +32,7 @@ from server.tensors import (
     vector_to_gradient,
     within,
 )
+from fedlens.server.tasks.protocol import Request, Samples, TaskContext, settings_of
 
 SEED = 5_000_011
 LEAST_SHARE = 1e-3
@@ -43,7 +43,7 @@ LEAST_HIDDEN = 0.05
 class PrivatizerTask:
     """A filter, the networks that read from what it releases, and everybody's scalars.
 
-    A release has the layout of `privatizers.networks.design.Design`: the noised mean of the users'
+    A release has the layout of `fedlens.privatizers.networks.design.Design`: the noised mean of the users'
     blocks over the fixed qN.
 
     Raises:

@@ -15,16 +15,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from client.messages import Vector
-from client.tasks.settings import PLACES, ProbeSettings
-from models.probes.asking import parse_probe
-from models.vectors import to_vector
-from server.config.section import ConfigError
-from server.config.tasks import AnnotatorConfig, ProbeConfig
-from server.released_annotator import released_annotator
-from server.tasks.annotator import AnnotatorTask
-from server.tasks.protocol import Request, Samples, TaskContext
-from server.tensors import Arrays
+from fedlens.client.messages import Vector
+from fedlens.client.tasks.settings import PLACES, ProbeSettings
+from fedlens.models.probes.asking import parse_probe
+from fedlens.models.vectors import to_vector
+from fedlens.server.config.section import ConfigError
+from fedlens.server.config.tasks import AnnotatorConfig, ProbeConfig
+from fedlens.server.ledger.released_annotator import released_annotator
+from fedlens.server.run.arrays import Arrays
+from fedlens.server.tasks.annotator import AnnotatorTask
+from fedlens.server.tasks.protocol import Request, Samples, TaskContext
 
 ANSWER = "probe"
 """The figure of a round that has the mean of users' numbers."""

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from pydantic import BaseModel
 from torch import Tensor
 
-from client.messages import Vector
-from foundation.errors import FedlensError
-from models.shapes import ImageShape
-from privatizers.training import Progress
-from server.config.tasks import TaskConfig
-from server.config.tree import Config
-from server.tensors import Arrays
+from fedlens.client.messages import Vector
+from fedlens.foundation.errors import FedlensError
+from fedlens.models.shapes import ImageShape
+from fedlens.privatizers.training import Progress
+from fedlens.server.config.tasks import TaskConfig
+from fedlens.server.config.tree import Config
+from fedlens.server.run.arrays import Arrays
 
 Samples = Callable[[], tuple[Tensor, Tensor]]
 """Images [n, c, h, w] of the present generator, and their classes int64 [n]."""

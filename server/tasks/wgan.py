@@ -16,19 +16,24 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from client.messages import Vector
-from client.tasks.settings import EngineName, ProductPrecision, WganSettings
-from models import devices
-from models.critics import WganCritic
-from models.limits import clamp_weights, limits_norm, weight_limits
-from models.precision import chosen
-from server.config.tasks import WganConfig
-from server.tasks.protocol import CriticSteps, Request, TaskContext, settings_of
-from server.tensors import Arrays, optimiser_state, restore_optimiser, vector_to_gradient
+from fedlens.client.messages import Vector
+from fedlens.client.tasks.settings import EngineName, ProductPrecision, WganSettings
+from fedlens.models import devices
+from fedlens.models.critics import WganCritic
+from fedlens.models.limits import clamp_weights, limits_norm, weight_limits
+from fedlens.models.precision import chosen
+from fedlens.server.config.tasks import WganConfig
+from fedlens.server.run.arrays import (
+    Arrays,
+    optimiser_state,
+    restore_optimiser,
+    vector_to_gradient,
+)
+from fedlens.server.tasks.protocol import CriticSteps, Request, TaskContext, settings_of
 
 LARGE = 60_000
 """Parameters from which on batched products on columns take less time than the framework's batched
-operations do; `studies.benchmarks.local_steps` measures both. Presets' critics are smaller."""
+operations do; `benchmarks.local_steps` measures both. Presets' critics are smaller."""
 
 
 class WganTask(CriticSteps):

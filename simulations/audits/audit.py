@@ -8,17 +8,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.audit.finding import Finding
-from accountant.audit.noise import between_releases
-from accountant.audit.path_verdicts import shared_noise_finding
-from accountant.audit.verdicts import Claim, no_attack
-from client.datasets.registry import DatasetError
-from simulations.audits.members import membership_audit
-from simulations.audits.restarts import restarts_repeat
-from simulations.audits.schedule import NothingToAudit, Schedule
-from simulations.audits.silence import Observer, shared_noise
-from simulations.audits.stage import Floats
-from simulations.audits.task_audit import audit_task
+from fedlens.accountant.audit.finding import Finding
+from fedlens.accountant.audit.noise import between_releases
+from fedlens.accountant.audit.path_verdicts import shared_noise_finding
+from fedlens.accountant.audit.verdicts import Claim, no_attack
+from fedlens.data.registry import DatasetError
+from fedlens.simulations.audits.members import membership_audit
+from fedlens.simulations.audits.restarts import restarts_repeat
+from fedlens.simulations.audits.schedule import NothingToAudit, Schedule
+from fedlens.simulations.audits.silence import Observer, shared_noise
+from fedlens.simulations.audits.stage import Floats
+from fedlens.simulations.audits.task_audit import audit_task
 
 KINDS = ("all", "clipping", "sampling", "one-run", "one-shot", "noise", "membership")
 

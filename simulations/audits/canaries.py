@@ -16,20 +16,20 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from client.clipping import Blocks, Updates
-from client.data import LocalData, LocalUsers, NodeDataError
-from client.messages import TrainRequest
-from client.record_batches import DrawnRecords
-from client.tasks import CLIENT_TASKS
-from client.tasks.protocol import ClientTask, ClientTaskFactory
-from simulations.audits.made_up import (
+from fedlens.client.messages import TrainRequest
+from fedlens.client.tasks import CLIENT_TASKS
+from fedlens.client.tasks.protocol import ClientTask, ClientTaskFactory
+from fedlens.client.update.clipping import Blocks, Updates
+from fedlens.client.users.protocol import LocalData, LocalUsers, NodeDataError
+from fedlens.client.users.record_batches import DrawnRecords
+from fedlens.simulations.audits.made_up import (
     MadeUpUsers,
     dealt_out,
     made_up_images,
     made_up_labels,
     owner_of,
 )
-from simulations.audits.stage import SHAPE, AuditedTask, AuditStage, Floats
+from fedlens.simulations.audits.stage import SHAPE, AuditedTask, AuditStage, Floats
 
 OVERLONG = 10.0
 """Norm of a canary's update over the clipping norm."""

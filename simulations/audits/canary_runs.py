@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from simulations.audits.canaries import OVERLONG, Canaries, Coins
-from simulations.audits.records import CanaryRecords
-from simulations.audits.silence import Observer
-from simulations.audits.stage import AuditedTask, Floats
+from fedlens.simulations.audits.canaries import OVERLONG, Canaries, Coins
+from fedlens.simulations.audits.records import CanaryRecords
+from fedlens.simulations.audits.silence import Observer
+from fedlens.simulations.audits.stage import AuditedTask, Floats
 
 Heard = Callable[[int], tuple[Floats, int]]
 """What comes of a round, and how many replies were refused."""

@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from flwr.app import RecordDict
 
-from accountant.events import LEAST_NOISE
-from client.messages import TrainReply
-from server.private_step import NoUsableReply
-from simulations.audits.canaries import OVERLONG, Canaries
-from simulations.audits.made_up import made_up_images, made_up_labels
-from simulations.audits.records import SMALL_CLIP, silent_hosts, with_records
-from simulations.audits.stage import SHAPE, AuditedTask, AuditStage, Floats
+from fedlens.accountant.events import LEAST_NOISE
+from fedlens.client.messages import TrainReply
+from fedlens.server.round.step import NoUsableReply
+from fedlens.simulations.audits.canaries import OVERLONG, Canaries
+from fedlens.simulations.audits.made_up import made_up_images, made_up_labels
+from fedlens.simulations.audits.records import SMALL_CLIP, silent_hosts, with_records
+from fedlens.simulations.audits.stage import SHAPE, AuditedTask, AuditStage, Floats
 
 RECORDS = 3
 _EXCESS = 1e3

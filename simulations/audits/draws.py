@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.events import LEAST_NOISE
-from simulations.audits.canaries import OVERLONG, Canaries
-from simulations.audits.records import CanaryRecords
-from simulations.audits.stage import AuditedTask, AuditStage, Floats
+from fedlens.accountant.events import LEAST_NOISE
+from fedlens.simulations.audits.canaries import OVERLONG, Canaries
+from fedlens.simulations.audits.records import CanaryRecords
+from fedlens.simulations.audits.stage import AuditedTask, AuditStage, Floats
 
 USERS = 200
 _WANTED = 300

@@ -7,11 +7,11 @@ from contextlib import nullcontext
 
 from flwr.app import Message, RecordDict
 
-from client.messages import TRAIN
-from client.secure_messages import MASKED
-from client.tasks import CLIENT_TASKS
-from client.tasks.protocol import ClientTaskFactory
-from simulations.transports.inprocess import FIRST_NODE_ID, InProcessGrid
+from fedlens.client.messages import TRAIN
+from fedlens.client.secure_messages import MASKED
+from fedlens.client.tasks import CLIENT_TASKS
+from fedlens.client.tasks.protocol import ClientTaskFactory
+from fedlens.simulations.transports.inprocess import FIRST_NODE_ID, InProcessGrid
 
 
 class ListeningGrid(InProcessGrid):

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from client.data import LocalData, Rows
+from fedlens.client.users.protocol import LocalData, Rows
 
 MOST_OWNERS = 2**16
 """Numbers that a pixel in [-1, 1] can carry exactly in float32."""

@@ -15,12 +15,12 @@ import numpy as np
 import torch
 from flwr.app import RecordDict
 
-from client.secure_messages import masked_reply, read_masked
-from foundation.secure_sum import bits_for, packed, unpacked
-from server.config.tree import Config
-from server.mechanism import NOISE_EXCESS
-from server.secure_step import SecureStep
-from simulations.audits.made_up import MadeUpUsers
+from fedlens.client.secure_messages import masked_reply, read_masked
+from fedlens.foundation.secure_sum import bits_for, packed, unpacked
+from fedlens.server.config.mechanism import NOISE_EXCESS
+from fedlens.server.config.tree import Config
+from fedlens.server.round.masked_step import SecureStep
+from fedlens.simulations.audits.made_up import MadeUpUsers
 
 FEWEST, MOST = 2, 8
 """Nodes of an audit of masked sums: one alone masks nothing, and many take long."""

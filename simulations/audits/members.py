@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.audit.finding import BOUND_ERROR, Finding
-from accountant.audit.membership import MembershipAttack, attack, cap
-from accountant.audit.verdicts import Claim, membership_finding
-from simulations.audits.schedule import NothingToAudit, Schedule
-from simulations.federation.apps import simulated_federation
+from fedlens.accountant.audit.finding import BOUND_ERROR, Finding
+from fedlens.accountant.audit.membership import MembershipAttack, attack, cap
+from fedlens.accountant.audit.verdicts import Claim, membership_finding
+from fedlens.simulations.audits.schedule import NothingToAudit, Schedule
+from fedlens.simulations.federation.apps import simulated_federation
 
 MOST_UNITS = 500
 MOST_RECORDS = 10

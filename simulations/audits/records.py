@@ -12,9 +12,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from accountant.events import LEAST_NOISE
-from simulations.audits.made_up import MadeUpUsers, made_up_images, made_up_labels
-from simulations.audits.stage import SHAPE, AuditedTask, AuditStage, Floats
+from fedlens.accountant.events import LEAST_NOISE
+from fedlens.simulations.audits.made_up import MadeUpUsers, made_up_images, made_up_labels
+from fedlens.simulations.audits.stage import SHAPE, AuditedTask, AuditStage, Floats
 
 _LEAST_APART = 0.05
 """How much of a contribution must be its own."""

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from accountant.audit.finding import Finding, false_alarm_bound
-from foundation.dates import today
-from foundation.files import write_durably
-from foundation.json_values import json_value
-from server.run_directory import RunDirectory, RunDirectoryError
-from server.store import AuditRecord, Store
-from simulations.audits.audit import AuditPlan
-from simulations.audits.schedule import Schedule
+from fedlens.accountant.audit.finding import Finding, false_alarm_bound
+from fedlens.foundation.dates import today
+from fedlens.foundation.files import write_durably
+from fedlens.foundation.json_values import json_value
+from fedlens.server.run.directory import RunDirectory, RunDirectoryError
+from fedlens.simulations.audits.audit import AuditPlan
+from fedlens.simulations.audits.schedule import Schedule
+from fedlens.store import AuditRecord, Store
 
 FILE = "audit.json"
 FIGURES = ("lower_bound", "estimate", "cap")

@@ -7,11 +7,11 @@ import sys
 
 import numpy as np
 
-from accountant.audit.noise import Values
+from fedlens.accountant.audit.noise import Values
 
 DRAWS = 8
 _PROGRAM = (
-    "from accountant.noise import gaussian, private_source; "
+    "from fedlens.accountant.noise import gaussian, private_source; "
     f"print(gaussian({DRAWS}, noise_multiplier=1.0, sensitivity=1.0, "
     "source=private_source(-1, 1, 3)).tobytes().hex())"
 )

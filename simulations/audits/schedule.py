@@ -6,16 +6,16 @@ import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from accountant.audit.finding import BOUND_ERROR
-from accountant.audit.verdicts import Claim
-from accountant.dp.calibration import noise_for
-from accountant.dp.differential import DifferentialAccountant
-from accountant.events import LEAST_NOISE, SubsampledGaussian
-from foundation.errors import FedlensError
-from server.config.tree import Config
-from server.publication import guarantees_something
-from server.run_plan import noise_source
-from server.schedule import ScheduledTask, planned_epsilon, scheduled
+from fedlens.accountant.audit.finding import BOUND_ERROR
+from fedlens.accountant.audit.verdicts import Claim
+from fedlens.accountant.dp.calibration import noise_for
+from fedlens.accountant.dp.differential import DifferentialAccountant
+from fedlens.accountant.events import LEAST_NOISE, SubsampledGaussian
+from fedlens.foundation.errors import FedlensError
+from fedlens.server.config.schedule import ScheduledTask, planned_epsilon, scheduled
+from fedlens.server.config.tree import Config
+from fedlens.server.ledger.plan import noise_source
+from fedlens.server.round.publication import guarantees_something
 
 
 class NothingToAudit(FedlensError, ValueError):

@@ -13,8 +13,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from simulations.audits.records import silent_hosts
-from simulations.audits.stage import AuditedTask, AuditStage, Floats
+from fedlens.simulations.audits.records import silent_hosts
+from fedlens.simulations.audits.stage import AuditedTask, AuditStage, Floats
 
 RELEASES = 40
 MOST_NUMBERS = 20

@@ -17,31 +17,31 @@ import torch
 from flwr.app import Context
 from numpy.typing import NDArray
 
-from accountant.bayesian.noised_norms import PUBLIC_BINS, NoisedNorms
-from client.app import build_client_app
-from client.data import LocalUsers
-from client.messages import TrainReply
-from client.tasks.protocol import ClientTaskFactory
-from server.aggregation import Aggregate
-from server.config.privatizer import FederatedPrivatizer, FilterConfig, MomentsPrivatizer
-from server.config.tree import Config
-from server.enrolment import Federation, enrol
-from server.learner import Asked, Learner
-from server.mechanism import denominator
-from server.private_step import NoUsableReply, PrivateStep, StepPlan
-from server.sampling import Roster
-from server.secure_step import SecureStep
-from server.tasks.protocol import ServerTask
-from simulations.audits.listening import ListeningGrid
-from simulations.audits.made_up import MadeUpUsers, made_up_images
-from simulations.audits.masked import (
+from fedlens.accountant.bayesian.noised_norms import PUBLIC_BINS, NoisedNorms
+from fedlens.client.app import build_client_app
+from fedlens.client.messages import TrainReply
+from fedlens.client.tasks.protocol import ClientTaskFactory
+from fedlens.client.users.protocol import LocalUsers
+from fedlens.server.config.mechanism import denominator
+from fedlens.server.config.privatizer import FederatedPrivatizer, FilterConfig, MomentsPrivatizer
+from fedlens.server.config.tree import Config
+from fedlens.server.federation.enrolment import Federation, enrol
+from fedlens.server.federation.roster import Roster
+from fedlens.server.learning.learner import Asked, Learner
+from fedlens.server.round.aggregation import Aggregate
+from fedlens.server.round.masked_step import SecureStep
+from fedlens.server.round.step import NoUsableReply, PrivateStep, StepPlan
+from fedlens.server.tasks.protocol import ServerTask
+from fedlens.simulations.audits.listening import ListeningGrid
+from fedlens.simulations.audits.made_up import MadeUpUsers, made_up_images
+from fedlens.simulations.audits.masked import (
     MOST,
     Lie,
     audited_aggregation,
     lies,
     with_empty_nodes,
 )
-from simulations.audits.schedule import Schedule
+from fedlens.simulations.audits.schedule import Schedule
 
 SHAPE, CLASSES = (1, 28, 28), 10
 _NO_LIMIT = 1e30

@@ -7,28 +7,28 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from accountant.audit.finding import AuditKind, Finding
-from accountant.audit.noise import DOUBLE, SINGLE, noise_test
-from accountant.audit.norms import norms_test
-from accountant.audit.one_shot import expected_separation
-from accountant.audit.path_verdicts import (
+from fedlens.accountant.audit.finding import AuditKind, Finding
+from fedlens.accountant.audit.noise import DOUBLE, SINGLE, noise_test
+from fedlens.accountant.audit.norms import norms_test
+from fedlens.accountant.audit.one_shot import expected_separation
+from fedlens.accountant.audit.path_verdicts import (
     clipping_finding,
     lost_finding,
     noise_finding,
     sampling_finding,
 )
-from accountant.audit.sampling import sampling_test
-from accountant.audit.verdicts import choose_guesses, one_run_finding, one_shot_finding
-from simulations.audits.canary_runs import CanaryRun, record_run, user_run
-from simulations.audits.clips import clip_probe
-from simulations.audits.draws import Draws, drawn_records, drawn_users
-from simulations.audits.records import CanaryRecords
-from simulations.audits.schedule import Schedule
-from simulations.audits.silence import Observer, Silence, silent_releases
-from simulations.audits.stage import AuditedTask, Floats
+from fedlens.accountant.audit.sampling import sampling_test
+from fedlens.accountant.audit.verdicts import choose_guesses, one_run_finding, one_shot_finding
+from fedlens.simulations.audits.canary_runs import CanaryRun, record_run, user_run
+from fedlens.simulations.audits.clips import clip_probe
+from fedlens.simulations.audits.draws import Draws, drawn_records, drawn_users
+from fedlens.simulations.audits.records import CanaryRecords
+from fedlens.simulations.audits.schedule import Schedule
+from fedlens.simulations.audits.silence import Observer, Silence, silent_releases
+from fedlens.simulations.audits.stage import AuditedTask, Floats
 
 if TYPE_CHECKING:
-    from simulations.audits.audit import AuditPlan
+    from fedlens.simulations.audits.audit import AuditPlan
 
 NODES = 2
 _OF_RECORDS: tuple[AuditKind, ...] = ("sampling", "one-run")

@@ -8,21 +8,21 @@ import numpy as np
 from flwr.app import Context
 from numpy.typing import NDArray
 
-from client.app import build_client_app, own_policy
-from client.data import ArrayUsers, LocalUsers, is_simulated
-from client.datasets.registry import Dataset, load
-from client.datasets.sensitive import SensitiveValues, sensitive_values_of
-from client.node_file import open_node_users
-from client.node_policy import USUAL_RECORDS, NodePolicy
-from client.slices import in_slice
-from foundation.errors import WrongUse
-from models.faults.planting import faulty_users, parse_faults
-from server.config.privatizer import FilterConfig
-from server.config.reading import read_run_config
-from server.config.slices import parse_slices
-from server.config.tree import Config, DataConfig
-from simulations.federation.faulty import FaultyUsers
-from simulations.federation.partitions import Partition, partition
+from fedlens.client.app import build_client_app, own_policy
+from fedlens.client.node.file import open_node_users
+from fedlens.client.node.policy import USUAL_RECORDS, NodePolicy
+from fedlens.client.node.slices import in_slice
+from fedlens.client.users.protocol import ArrayUsers, LocalUsers, is_simulated
+from fedlens.data.registry import Dataset, load
+from fedlens.data.sensitive import SensitiveValues, sensitive_values_of
+from fedlens.foundation.errors import WrongUse
+from fedlens.models.faults.planting import faulty_users, parse_faults
+from fedlens.server.config.loading import read_run_config
+from fedlens.server.config.privatizer import FilterConfig
+from fedlens.server.config.slices import parse_slices
+from fedlens.server.config.tree import Config, DataConfig
+from fedlens.simulations.federation.faulty import FaultyUsers
+from fedlens.simulations.federation.partitions import Partition, partition
 
 _CONSENT, _SLICES = 6, 9
 MOST_SHARES = 4

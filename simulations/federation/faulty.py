@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from client.data import ArrayUsers, LocalData, Rows
-from foundation.errors import WrongUse
-from models.faults.planting import SOUND, PlantedFault
+from fedlens.client.users.protocol import ArrayUsers, LocalData, Rows
+from fedlens.foundation.errors import WrongUse
+from fedlens.models.faults.planting import SOUND, PlantedFault
 
 _HOW = 8
 """Stream of the run's seed that what is random in a fault is drawn from."""

@@ -12,10 +12,10 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from client.capped import kept_rows
-from client.keyed import keyed_seed
-from foundation.errors import FedlensError
-from simulations.federation.slots import fill_slots
+from fedlens.client.users.capped import kept_rows
+from fedlens.client.users.seeds import keyed_seed
+from fedlens.foundation.errors import FedlensError
+from fedlens.simulations.federation.slots import fill_slots
 
 Scheme = Literal["iid", "dirichlet", "classes", "column"]
 Sizes = Literal["equal", "power-law"]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from server.diagnosis.report import Diagnosis
+from fedlens.diagnosis.report import Diagnosis
 
 BLUE, ORANGE, GREY = "#1f5fa8", "#d1711b", "#bbbbbb"
 

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from server.store import RoundRecord
+from fedlens.store import RoundRecord
 
 SCALE = 2
 MARGIN = 24

@@ -11,11 +11,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FormatStrFormatter, LogLocator, NullLocator
 
-from accountant.planning import PlannedSchedule, WhatIf
+from fedlens.accountant.planning import PlannedSchedule, WhatIf
 
 if TYPE_CHECKING:
-    from accountant.bayesian.assessment import Assessment
-    from accountant.bayesian.percentiles import Percentile
+    from fedlens.accountant.bayesian.assessment import Assessment
+    from fedlens.accountant.bayesian.percentiles import Percentile
 
 _WIDTH, _HEIGHT, _DPI = 4.2, 3.6, 110
 BLUE, GREEN, ORANGE, GREY = "#1f5fa8", "#2a8c6c", "#d1711b", "#777777"
@@ -28,7 +28,7 @@ def plot_what_if(
 
     Args:
         plan: whose tables they are.
-        what_if: of `accountant.planning.tables`.
+        what_if: of `fedlens.accountant.planning.tables`.
         path: PNG file to write.
     """
     figure = Figure(figsize=(_WIDTH * len(what_if), _HEIGHT), layout="constrained")

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from client.datasets.spec import Augmentation
+from fedlens.data.spec import Augmentation
 
 BACKGROUND = -1.0
 """Pixels that an affine map brings in from outside the image."""

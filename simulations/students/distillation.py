@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from client.datasets.spec import Augmentation, Distortion
-from simulations.students.augmentation import augment, mixup, moved
-from simulations.students.distortion import distort
-from simulations.students.students import Progress, StudentResult, train_student
+from fedlens.data.spec import Augmentation, Distortion
+from fedlens.simulations.students.augmentation import augment, mixup, moved
+from fedlens.simulations.students.distortion import distort
+from fedlens.simulations.students.students import Progress, StudentResult, train_student
 
 IMAGES, EPOCHS = 120_000, 4
 UNDISTORTED = Distortion()
@@ -26,7 +26,7 @@ CHUNK = 5000
 
 
 class Source(Protocol):
-    """Where images of a class come from; `server.sampler.Sampler` is one."""
+    """Where images of a class come from; `fedlens.server.generation.sampler.Sampler` is one."""
 
     @property
     def classes(self) -> int:
@@ -73,7 +73,7 @@ def taught_student(
         images: how many to train on in total: samples, changed samples and mixtures of samples in
             equal parts, and as many between classes where the sampler can draw such.
         epochs: passes over them.
-        architecture: one of `simulations.students.students.ARCHITECTURES`.
+        architecture: one of `fedlens.simulations.students.students.ARCHITECTURES`.
         seed: decides samples, changes, weights and batches.
         augmentation: which changes; affine maps and mixtures by default.
         distortion: further changes, of all of them before they are labelled.

@@ -2,7 +2,7 @@
 
 A student that is taught by an annotator learns from whatever the annotator can judge, so its images
 may leave the samples' narrow range: strokes bent smoothly, light and shade over an image, and
-regions from another one. All public, like `simulations.students.augmentation`; every
+regions from another one. All public, like `fedlens.simulations.students.augmentation`; every
 draw comes from an explicit generator.
 """
 
@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from client.datasets.spec import Distortion
-from simulations.students.augmentation import resampled
+from fedlens.data.spec import Distortion
+from fedlens.simulations.students.augmentation import resampled
 
 WARP, COARSE, FINE, PATCH = 5, 7, 14, 4
 """Cells a side of the smooth fields: of a warp, of both shades, and of a patch's outline."""

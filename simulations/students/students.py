@@ -14,11 +14,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-import models.students
-from models.shapes import ShapeError, check_shape
-from models.students import build_student
+import fedlens.models.students
+from fedlens.models.shapes import ShapeError, check_shape
+from fedlens.models.students import build_student
 
-ARCHITECTURES = tuple(models.students.ARCHITECTURES)
+ARCHITECTURES = tuple(fedlens.models.students.ARCHITECTURES)
 """Names of the students that can be trained."""
 BATCH, LARGE_BATCH = 128, 256
 LARGE_SET = 40_000

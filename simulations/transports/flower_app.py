@@ -17,10 +17,13 @@ from typing import TYPE_CHECKING
 import tomli_w
 
 if TYPE_CHECKING:
-    from server.config.tree import Config
+    from fedlens.server.config.tree import Config
 
 APP, PROGRAMS = "fedlens-app", "bin"
-COMPONENTS = {"serverapp": "server.app:app", "clientapp": "simulations.federation.apps:client_app"}
+COMPONENTS = {
+    "serverapp": "fedlens.server.app:app",
+    "clientapp": "fedlens.simulations.federation.apps:client_app",
+}
 
 
 def write_app(

@@ -16,7 +16,7 @@ from flwr.serverapp import Grid
 from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
 
-from foundation.profile import span
+from fedlens.foundation.profile import span
 
 FIRST_NODE_ID = SUPERLINK_NODE_ID + 1
 CLIENT_RAISED = 2
@@ -41,7 +41,7 @@ class InProcessGrid(Grid):
             nodes: how many.
             run_config: what they are told of the run.
             node_config: what each node's operator would state beside its number, such as the floor
-                below which it refuses (`client.node_policy`).
+                below which it refuses (`fedlens.client.node.policy`).
         """
         self._app, self._replies = client_app, dict[str, Message]()
         self._run = Run.create_empty(1)

@@ -18,8 +18,13 @@ from multiprocessing.connection import Connection
 from flwr.app import Error, Message
 from flwr.clientapp import ClientApp
 
-from foundation.profile import span
-from simulations.transports.inprocess import CLIENT_RAISED, FIRST_NODE_ID, InProcessGrid, Setting
+from fedlens.foundation.profile import span
+from fedlens.simulations.transports.inprocess import (
+    CLIENT_RAISED,
+    FIRST_NODE_ID,
+    InProcessGrid,
+    Setting,
+)
 
 ClientAppFactory = Callable[[], ClientApp]
 """Makes the app that nodes run; a function of a module, which processes import."""

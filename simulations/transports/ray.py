@@ -22,17 +22,22 @@ from pathlib import Path
 
 import tomli_w
 
-from accountant.ledger.ledger import Ledger
-from foundation.errors import FedlensError
-from server.config.tree import Config
-from server.progress import Observer
-from server.run_directory import RunDirectory
-from server.run_ledger import spending_of
-from server.run_store import VARIABLE
-from server.store import open_store
-from server.tensors import digest_of
-from server.training import Outcome
-from simulations.transports.flower_app import PROGRAMS, with_programs, write_app, write_programs
+from fedlens.accountant.ledger.ledger import Ledger
+from fedlens.foundation.errors import FedlensError
+from fedlens.server.config.tree import Config
+from fedlens.server.ledger.run_ledger import spending_of
+from fedlens.server.run.arrays import digest_of
+from fedlens.server.run.directory import RunDirectory
+from fedlens.server.run.progress import Observer
+from fedlens.server.run.store import VARIABLE
+from fedlens.server.training import Outcome
+from fedlens.simulations.transports.flower_app import (
+    PROGRAMS,
+    with_programs,
+    write_app,
+    write_programs,
+)
+from fedlens.store import open_store
 
 START_SECONDS = 60
 CONNECTION = "fedlens"

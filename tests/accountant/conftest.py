@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from accountant.events import SubsampledGaussian
+from fedlens.accountant.events import SubsampledGaussian
 
 
 @pytest.fixture(scope="session")

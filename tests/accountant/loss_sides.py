@@ -1,6 +1,6 @@
 """Both moments of the privacy loss by themselves, float64 [orders, m]."""
 
-from accountant.bayesian.loss_moments import log_moments
+from fedlens.accountant.bayesian.loss_moments import log_moments
 
 
 def left_log_moments(lambdas, rate, distances, noise_std):

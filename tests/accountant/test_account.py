@@ -7,19 +7,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accountant.account import Account
-from accountant.bayesian.accountant import MixedEvents, TooManyRounds
-from accountant.bayesian.fixed_order import FixedOrderFilter
-from accountant.bayesian.noised_norms import PUBLIC_BINS, NoisedNorms, noised_norms, split_noise
-from accountant.bayesian.norms import NormHistogram
-from accountant.bayesian.published import PublishedAccountant
-from accountant.dp.differential import DifferentialAccountant
-from accountant.events import GaussianRelease, SubsampledGaussian
-from accountant.ledger.evidence import EvidenceFile
-from accountant.ledger.ledger import Ledger
-from accountant.noise.bits import FixedBits
-from accountant.statement import statement
-from accountant.wording import shown
+from fedlens.accountant.account import Account
+from fedlens.accountant.bayesian.accountant import MixedEvents, TooManyRounds
+from fedlens.accountant.bayesian.fixed_order import FixedOrderFilter
+from fedlens.accountant.bayesian.noised_norms import (
+    PUBLIC_BINS,
+    NoisedNorms,
+    noised_norms,
+    split_noise,
+)
+from fedlens.accountant.bayesian.norms import NormHistogram
+from fedlens.accountant.bayesian.published import PublishedAccountant
+from fedlens.accountant.dp.differential import DifferentialAccountant
+from fedlens.accountant.events import GaussianRelease, SubsampledGaussian
+from fedlens.accountant.ledger.evidence import EvidenceFile
+from fedlens.accountant.ledger.ledger import Ledger
+from fedlens.accountant.noise.bits import FixedBits
+from fedlens.accountant.statement import statement
+from fedlens.accountant.wording import shown
 
 EVENT = SubsampledGaussian("user", "poisson", "add-remove", 0.05, 1.5, 0.35)
 NOISELESS = replace(EVENT, noise_multiplier=0.0)

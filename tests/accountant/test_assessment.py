@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from loss_sides import left_log_moments
 from test_bayesian_costs import DISTANCES, SETS
 
-from accountant.bayesian.accountant import BayesianAccountant
-from accountant.bayesian.assessment import assess
-from accountant.bayesian.costs import divergence_epsilon_by_order, epsilon_by_order
-from accountant.bayesian.percentiles import DEFAULT_SHARES, capped, percentile_curve
-from accountant.bounds import Bound
-from accountant.dp.differential import DifferentialAccountant
-from accountant.events import SubsampledGaussian
+from fedlens.accountant.bayesian.accountant import BayesianAccountant
+from fedlens.accountant.bayesian.assessment import assess
+from fedlens.accountant.bayesian.costs import divergence_epsilon_by_order, epsilon_by_order
+from fedlens.accountant.bayesian.percentiles import DEFAULT_SHARES, capped, percentile_curve
+from fedlens.accountant.bounds import Bound
+from fedlens.accountant.dp.differential import DifferentialAccountant
+from fedlens.accountant.events import SubsampledGaussian
 
 ROOMY = 40.0
 """A clipping norm so far above every distance that neither cap is reached."""

@@ -9,19 +9,19 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import binom, norm
 
-from accountant.audit import membership, one_run, one_shot
-from accountant.audit.finding import false_alarm_bound
-from accountant.audit.noise import SINGLE, between_releases, noise_test
-from accountant.audit.norms import norms_test
-from accountant.audit.path_verdicts import (
+from fedlens.accountant.audit import membership, one_run, one_shot
+from fedlens.accountant.audit.finding import false_alarm_bound
+from fedlens.accountant.audit.noise import SINGLE, between_releases, noise_test
+from fedlens.accountant.audit.norms import norms_test
+from fedlens.accountant.audit.path_verdicts import (
     clipping_finding,
     lost_finding,
     noise_finding,
     sampling_finding,
     shared_noise_finding,
 )
-from accountant.audit.sampling import sampling_test
-from accountant.audit.verdicts import (
+from fedlens.accountant.audit.sampling import sampling_test
+from fedlens.accountant.audit.verdicts import (
     Claim,
     choose_guesses,
     membership_finding,

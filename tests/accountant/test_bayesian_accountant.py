@@ -8,18 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from loss_sides import left_log_moments, right_log_moments
 
-from accountant.bayesian.accountant import BayesianAccountant, TooManyRounds
-from accountant.bayesian.confidence import sound_cost, student_quantile
-from accountant.bayesian.costs import (
+from fedlens.accountant.bayesian.accountant import BayesianAccountant, TooManyRounds
+from fedlens.accountant.bayesian.confidence import sound_cost, student_quantile
+from fedlens.accountant.bayesian.costs import (
     divergence_epsilon_by_order,
     epsilon_by_order,
     hoelder_cost,
     plug_in_cost,
 )
-from accountant.bayesian.norms import NORM_BINS, NormHistogram
-from accountant.dp.moments import MomentsAccountant
-from accountant.dp.renyi import renyi_divergences
-from accountant.events import SubsampledGaussian
+from fedlens.accountant.bayesian.norms import NORM_BINS, NormHistogram
+from fedlens.accountant.dp.moments import MomentsAccountant
+from fedlens.accountant.dp.renyi import renyi_divergences
+from fedlens.accountant.events import SubsampledGaussian
 
 CLIP = 0.35
 EVENT = SubsampledGaussian("user", "poisson", "add-remove", 0.05, 1.5, CLIP)

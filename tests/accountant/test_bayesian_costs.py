@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from loss_sides import left_log_moments, right_log_moments
 
-from accountant.bayesian.confidence import student_quantile
-from accountant.bayesian.costs import epsilon_by_order, hoelder_cost, plug_in_cost
-from accountant.bayesian.norms import BIN_EDGES, NormHistogram
+from fedlens.accountant.bayesian.confidence import student_quantile
+from fedlens.accountant.bayesian.costs import epsilon_by_order, hoelder_cost, plug_in_cost
+from fedlens.accountant.bayesian.norms import BIN_EDGES, NormHistogram
 
 
 def _pairs():

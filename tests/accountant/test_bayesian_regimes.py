@@ -6,15 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from accountant.bayesian.accountant import (
-    BayesianAccountant,
-    MixedEvents,
-    TooManyRounds,
-)
-from accountant.bayesian.costs import divergence_epsilon_by_order, epsilon_by_order
-from accountant.bayesian.norms import NormHistogram, norms_of
-from accountant.dp.moments import MomentsAccountant
-from accountant.events import GaussianRelease, SubsampledGaussian
+from fedlens.accountant.bayesian.accountant import BayesianAccountant, MixedEvents, TooManyRounds
+from fedlens.accountant.bayesian.costs import divergence_epsilon_by_order, epsilon_by_order
+from fedlens.accountant.bayesian.norms import NormHistogram, norms_of
+from fedlens.accountant.dp.moments import MomentsAccountant
+from fedlens.accountant.events import GaussianRelease, SubsampledGaussian
 
 CLIP = 0.35
 EVENT = SubsampledGaussian("user", "poisson", "add-remove", 0.05, 1.5, CLIP)

@@ -9,9 +9,9 @@ from dp_accounting.pld import PLDAccountant
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accountant.dp.calibration import CalibrationError, noise_for, rounds_within
-from accountant.dp.differential import DifferentialAccountant
-from accountant.events import EventError, GaussianRelease, SubsampledGaussian
+from fedlens.accountant.dp.calibration import CalibrationError, noise_for, rounds_within
+from fedlens.accountant.dp.differential import DifferentialAccountant
+from fedlens.accountant.events import EventError, GaussianRelease, SubsampledGaussian
 
 GOOD = {"sampling_rate": 0.1, "rounds": 10, "epsilon": 1.0, "delta": 1e-5}
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from loss_sides import left_log_moments
 from scipy.stats import binom
 
-from accountant.bayesian.confidence import mean_bound, sound_cost, student_quantile
-from accountant.bayesian.costs import hoelder_cost
+from fedlens.accountant.bayesian.confidence import mean_bound, sound_cost, student_quantile
+from fedlens.accountant.bayesian.costs import hoelder_cost
 
 REPEATS, GAMMA = 2000, 1e-2
 ROUNDS, RATE, ORDER = 1000, 0.01, 8

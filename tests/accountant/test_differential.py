@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from accountant.bounds import NOTHING_SPENT
-from accountant.dp.differential import DifferentialAccountant
-from accountant.events import GaussianRelease, SubsampledGaussian
+from fedlens.accountant.bounds import NOTHING_SPENT
+from fedlens.accountant.dp.differential import DifferentialAccountant
+from fedlens.accountant.events import GaussianRelease, SubsampledGaussian
 
 HISTOGRAM = GaussianRelease("user", "add-remove", 1.0, 12.0, released="histogram")
 REPLACED = SubsampledGaussian("user", "without-replacement", "replace-one", 0.02, 4.0, 1.0)

@@ -4,12 +4,12 @@ import stat
 import numpy as np
 import pytest
 
-from accountant.bayesian.noised_norms import noised_norms
-from accountant.bayesian.norms import NormHistogram
-from accountant.events import SubsampledGaussian
-from accountant.ledger.evidence import EvidenceFile, Sealed
-from accountant.ledger.ledger import Ledger
-from accountant.noise.bits import FixedBits
+from fedlens.accountant.bayesian.noised_norms import noised_norms
+from fedlens.accountant.bayesian.norms import NormHistogram
+from fedlens.accountant.events import SubsampledGaussian
+from fedlens.accountant.ledger.evidence import EvidenceFile, Sealed
+from fedlens.accountant.ledger.ledger import Ledger
+from fedlens.accountant.noise.bits import FixedBits
 
 EVENT = SubsampledGaussian("user", "poisson", "add-remove", 0.1, 2.0, 0.35)
 

@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from accountant.bayesian.accountant import DEFAULT_LAMBDAS
-from accountant.bayesian.costs import divergence_epsilon_by_order, epsilon_by_order
-from accountant.bayesian.fixed_order import BudgetTooSmall, FixedOrderFilter
-from accountant.bayesian.noised_norms import PUBLIC_BINS, NoisedNorms, joint_shares
-from accountant.dp.differential import DifferentialAccountant
-from accountant.events import SubsampledGaussian
+from fedlens.accountant.bayesian.accountant import DEFAULT_LAMBDAS
+from fedlens.accountant.bayesian.costs import divergence_epsilon_by_order, epsilon_by_order
+from fedlens.accountant.bayesian.fixed_order import BudgetTooSmall, FixedOrderFilter
+from fedlens.accountant.bayesian.noised_norms import PUBLIC_BINS, NoisedNorms, joint_shares
+from fedlens.accountant.dp.differential import DifferentialAccountant
+from fedlens.accountant.events import SubsampledGaussian
 
 DELTA = 1e-3
 USERS = 10**9

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from accountant.events import SubsampledGaussian
-from accountant.ledger.ledger import Ledger, LedgerError
+from fedlens.accountant.events import SubsampledGaussian
+from fedlens.accountant.ledger.ledger import Ledger, LedgerError
 
 EVENT = SubsampledGaussian("user", "poisson", "add-remove", 0.1, 2.0, 0.35)
 HEADER = {"run_id": "abc", "users": 1000, "noise_source": "os-entropy"}
@@ -124,8 +124,8 @@ def test_a_killed_writer_loses_nothing_that_it_was_told_was_written(path):
     fill(path, 0)
     script = (
         "import sys\n"
-        "from accountant.ledger.ledger import Ledger\n"
-        "from accountant.events import SubsampledGaussian as S\n"
+        "from fedlens.accountant.ledger.ledger import Ledger\n"
+        "from fedlens.accountant.events import SubsampledGaussian as S\n"
         "ledger = Ledger.open(sys.argv[1])\n"
         "event = S('user', 'poisson', 'add-remove', .1, 2., .35)\n"
         "for n in range(10**6):\n"

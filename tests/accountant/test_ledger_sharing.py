@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import pytest
 
-from accountant.events import GaussianRelease, SubsampledGaussian
-from accountant.ledger import chain
-from accountant.ledger.ledger import Ledger, LedgerError
+from fedlens.accountant.events import GaussianRelease, SubsampledGaussian
+from fedlens.accountant.ledger import chain
+from fedlens.accountant.ledger.ledger import Ledger, LedgerError
 
 EVENT = SubsampledGaussian("user", "poisson", "add-remove", 0.1, 2.0, 0.35)
 WITHOUT = SubsampledGaussian("user", "without-replacement", "replace-one", 0.1, 2.0, 0.35)

@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from accountant.dp.decay import decay
-from accountant.dp.loss import DIRECTIONS, log_characteristic, tilted
-from accountant.dp.renyi import renyi_divergences
+from fedlens.accountant.dp.decay import decay
+from fedlens.accountant.dp.loss import DIRECTIONS, log_characteristic, tilted
+from fedlens.accountant.dp.renyi import renyi_divergences
 
 SETTINGS = [
     (0.01, 1.0, 6.0),

@@ -10,9 +10,9 @@ from loss_sides import left_log_moments, right_log_moments
 from scipy.special import logsumexp
 from scipy.stats import norm
 
-from accountant.bayesian.loss_moments import log_moments
-from accountant.bayesian.pair_moments import pair_log_moments
-from accountant.dp.binomial import log_moment
+from fedlens.accountant.bayesian.loss_moments import log_moments
+from fedlens.accountant.bayesian.pair_moments import pair_log_moments
+from fedlens.accountant.dp.binomial import log_moment
 
 ORDERS = (1, 2, 7, 30, 64, 200, 512)
 

@@ -12,8 +12,8 @@ from dp_accounting.rdp import RdpAccountant
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accountant.dp.moments import DEFAULT_ORDERS, MomentsAccountant
-from accountant.events import SubsampledGaussian
+from fedlens.accountant.dp.moments import DEFAULT_ORDERS, MomentsAccountant
+from fedlens.accountant.events import SubsampledGaussian
 
 WHOLE_ORDERS = (*range(2, 65), 80, 96, 128, 192, 256, 512)
 

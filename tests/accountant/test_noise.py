@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from accountant.noise import (
+from fedlens.accountant.noise import (
     NoiseUnsound,
     add_noise,
     chosen,
@@ -24,9 +24,9 @@ from accountant.noise import (
     pitch,
     private_source,
 )
-from accountant.noise import bits as bits_module
-from accountant.noise.bits import FixedBits, SystemBits
-from foundation.errors import WrongUse
+from fedlens.accountant.noise import bits as bits_module
+from fedlens.accountant.noise.bits import FixedBits, SystemBits
+from fedlens.foundation.errors import WrongUse
 
 CLIP = 0.3
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accountant.bayesian.noised_norms import (
+from fedlens.accountant.bayesian.noised_norms import (
     PUBLIC_BINS,
     PUBLIC_EDGES,
     NoisedNorms,
@@ -15,8 +15,8 @@ from accountant.bayesian.noised_norms import (
     noised_norms,
     split_noise,
 )
-from accountant.bayesian.norms import NORM_BINS, NormHistogram
-from accountant.noise.bits import FixedBits
+from fedlens.accountant.bayesian.norms import NORM_BINS, NormHistogram
+from fedlens.accountant.noise.bits import FixedBits
 
 NOISE = st.floats(1e-3, 1e3)
 SHARE = st.floats(1e-6, 0.9)

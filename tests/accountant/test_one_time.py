@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from accountant.bayesian.noised_norms import PUBLIC_BINS, NoisedNorms
-from accountant.events import SubsampledGaussian
-from accountant.ledger.evidence import EvidenceFile, SignedLater
-from accountant.ledger.ledger import Ledger
-from accountant.ledger.one_time import SIGNATURE_BYTES, OneTimeKey, signer_of
+from fedlens.accountant.bayesian.noised_norms import PUBLIC_BINS, NoisedNorms
+from fedlens.accountant.events import SubsampledGaussian
+from fedlens.accountant.ledger.evidence import EvidenceFile, SignedLater
+from fedlens.accountant.ledger.ledger import Ledger
+from fedlens.accountant.ledger.one_time import SIGNATURE_BYTES, OneTimeKey, signer_of
 
 EVENT = SubsampledGaussian("user", "none", "add-remove", 1.0, 2.0, 0.5)
 

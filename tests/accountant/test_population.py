@@ -12,12 +12,17 @@ from shutil import copytree
 
 import pytest
 
-from accountant.dp.differential import DifferentialAccountant
-from accountant.events import GaussianRelease, SubsampledGaussian
-from accountant.ledger.ledger import Ledger, LedgerError
-from accountant.ledger.population import OutOfBudget, Population, PopulationError, PopulationTerms
-from accountant.ledger.terms import population_folder
-from foundation.errors import FedlensError
+from fedlens.accountant.dp.differential import DifferentialAccountant
+from fedlens.accountant.events import GaussianRelease, SubsampledGaussian
+from fedlens.accountant.ledger.ledger import Ledger, LedgerError
+from fedlens.accountant.ledger.population import (
+    OutOfBudget,
+    Population,
+    PopulationError,
+    PopulationTerms,
+)
+from fedlens.accountant.ledger.terms import population_folder
+from fedlens.foundation.errors import FedlensError
 
 EVENT = SubsampledGaussian("user", "poisson", "add-remove", 0.1, 2.0, 0.35)
 TERMS = PopulationTerms("clinic", "user", 1e-5, 1.0, users=1000)

@@ -6,12 +6,12 @@ import json
 
 import pytest
 
-from accountant.dp.differential import DifferentialAccountant
-from accountant.events import SubsampledGaussian
-from accountant.ledger.ledger import LedgerError
-from accountant.ledger.population import OutOfBudget, Population, PopulationTerms
-from accountant.ledger.spending import PROBE
-from accountant.ledger.terms import PopulationError
+from fedlens.accountant.dp.differential import DifferentialAccountant
+from fedlens.accountant.events import SubsampledGaussian
+from fedlens.accountant.ledger.ledger import LedgerError
+from fedlens.accountant.ledger.population import OutOfBudget, Population, PopulationTerms
+from fedlens.accountant.ledger.spending import PROBE
+from fedlens.accountant.ledger.terms import PopulationError
 
 EVENT = SubsampledGaussian("user", "none", "add-remove", 1.0, 8.0, 1.0)
 DELTA = 1e-5

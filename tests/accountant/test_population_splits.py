@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from accountant.dp.differential import DifferentialAccountant
-from accountant.events import SubsampledGaussian
-from accountant.ledger.population import OutOfBudget, Population, PopulationTerms
-from accountant.ledger.spending import PROBE, SPLIT, split_side
-from accountant.ledger.terms import NAME
+from fedlens.accountant.dp.differential import DifferentialAccountant
+from fedlens.accountant.events import SubsampledGaussian
+from fedlens.accountant.ledger.population import OutOfBudget, Population, PopulationTerms
+from fedlens.accountant.ledger.spending import PROBE, SPLIT, split_side
+from fedlens.accountant.ledger.terms import NAME
 
 EVENT = SubsampledGaussian("user", "none", "add-remove", 1.0, 8.0, 1.0)
 OTHER = SubsampledGaussian("user", "poisson", "add-remove", 0.1, 1.0, 1.0)

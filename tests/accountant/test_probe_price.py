@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from accountant.dp.differential import DifferentialAccountant
-from accountant.ledger.population import Population, PopulationTerms
-from accountant.probing import (
+from fedlens.accountant.dp.differential import DifferentialAccountant
+from fedlens.accountant.ledger.population import Population, PopulationTerms
+from fedlens.accountant.probing import (
     deviation_of,
     estimate_of,
     price_of,
     probe_event,
     probe_noise,
 )
-from foundation.errors import WrongUse
+from fedlens.foundation.errors import WrongUse
 
 
 @pytest.mark.parametrize(("epsilon", "users"), [(0.1, 3000), (0.3, 1000)])

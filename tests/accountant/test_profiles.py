@@ -7,7 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accountant.dp.profiles import gaussian_delta, gaussian_epsilon, sampled_delta, sampled_epsilon
+from fedlens.accountant.dp.profiles import (
+    gaussian_delta,
+    gaussian_epsilon,
+    sampled_delta,
+    sampled_epsilon,
+)
 
 mpmath = pytest.importorskip("mpmath")
 

@@ -5,19 +5,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from accountant.bayesian.accountant import BayesianAccountant, MixedEvents, TooManyRounds
-from accountant.bayesian.confidence import places
-from accountant.bayesian.noised_norms import (
+from fedlens.accountant.bayesian.accountant import BayesianAccountant, MixedEvents, TooManyRounds
+from fedlens.accountant.bayesian.confidence import places
+from fedlens.accountant.bayesian.noised_norms import (
     PUBLIC_BINS,
     NoisedNorms,
     noised_norms,
     split_noise,
 )
-from accountant.bayesian.norms import NormHistogram
-from accountant.bayesian.pooled import Pool
-from accountant.bayesian.published import PublishedAccountant
-from accountant.events import GaussianRelease, SubsampledGaussian
-from accountant.noise.bits import FixedBits
+from fedlens.accountant.bayesian.norms import NormHistogram
+from fedlens.accountant.bayesian.pooled import Pool
+from fedlens.accountant.bayesian.published import PublishedAccountant
+from fedlens.accountant.events import GaussianRelease, SubsampledGaussian
+from fedlens.accountant.noise.bits import FixedBits
 
 EVENT = SubsampledGaussian("user", "poisson", "add-remove", 0.1, 6.0, 0.5)
 DELTA = 1e-8

@@ -9,8 +9,14 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from accountant.dp.binomial import log_moment
-from accountant.dp.renyi import DEFAULT_ORDERS, deltas, epsilons, quadrature, renyi_divergences
+from fedlens.accountant.dp.binomial import log_moment
+from fedlens.accountant.dp.renyi import (
+    DEFAULT_ORDERS,
+    deltas,
+    epsilons,
+    quadrature,
+    renyi_divergences,
+)
 
 
 def log_moment_by_quadrature(alpha, q, z):

@@ -9,10 +9,10 @@ from dp_accounting.rdp import RdpAccountant
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accountant.dp.moments import DEFAULT_ORDERS, MomentsAccountant, mechanism_divergences
-from accountant.dp.renyi import renyi_divergences
-from accountant.dp.replaced import log_ternary, replaced_divergences
-from accountant.events import SubsampledGaussian
+from fedlens.accountant.dp.moments import DEFAULT_ORDERS, MomentsAccountant, mechanism_divergences
+from fedlens.accountant.dp.renyi import renyi_divergences
+from fedlens.accountant.dp.replaced import log_ternary, replaced_divergences
+from fedlens.accountant.events import SubsampledGaussian
 
 WHOLE = tuple(float(a) for a in range(2, 65))
 

@@ -11,18 +11,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from accountant.dp.renyi import renyi_divergences
-from accountant.noise import discrete, lattice
-from accountant.noise.bits import FixedBits
-from accountant.noise.discrete import discrete_normal
-from accountant.noise.shares import (
+from fedlens.accountant.dp.renyi import renyi_divergences
+from fedlens.accountant.noise import discrete, lattice
+from fedlens.accountant.noise.bits import FixedBits
+from fedlens.accountant.noise.discrete import discrete_normal
+from fedlens.accountant.noise.shares import (
     LEAST_SHARE,
     OffLattice,
     noised_layout,
     plain_layout,
     share_scale,
 )
-from foundation.errors import WrongUse
+from fedlens.foundation.errors import WrongUse
 
 CLIP = 0.3
 
@@ -86,7 +86,7 @@ def test_a_sum_of_shares_has_the_law_of_one_discrete_gaussian(shares, scale):
 
 @pytest.mark.parametrize(("shares", "scale"), [(2, 1), (3, 1), (5, 1), (12, 1)])
 def test_the_correction_of_a_sum_is_within_what_is_proved(shares, scale):
-    """Exact convolution against the bound of `accountant.noise.shares`, where it can be seen."""
+    """Exact convolution against the bound of `fedlens.accountant.noise.shares`, where it can be seen."""
     one = law(scale, 60)
     whole = one
     for _ in range(shares - 1):

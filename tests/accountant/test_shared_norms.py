@@ -7,12 +7,12 @@ import math
 import numpy as np
 import pytest
 
-from accountant.bayesian.fixed_order import FixedOrderFilter
-from accountant.bayesian.noised_norms import PUBLIC_BINS, NoisedNorms, split_noise
-from accountant.bayesian.pooled import Pool
-from accountant.bayesian.published import PublishedAccountant
-from accountant.events import SubsampledGaussian
-from accountant.noise.shares import NoiseSharing, noised_layout
+from fedlens.accountant.bayesian.fixed_order import FixedOrderFilter
+from fedlens.accountant.bayesian.noised_norms import PUBLIC_BINS, NoisedNorms, split_noise
+from fedlens.accountant.bayesian.pooled import Pool
+from fedlens.accountant.bayesian.published import PublishedAccountant
+from fedlens.accountant.events import SubsampledGaussian
+from fedlens.accountant.noise.shares import NoiseSharing, noised_layout
 
 Z, SHARE, RATE, USERS, ROUNDS, GAMMA = 6.0, 0.02, 0.1, 20_000, 50, 1e-12
 NOISE = split_noise(Z, SHARE)

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import log_ndtr, ndtr
 
-from accountant.bounds import UNBOUNDED
-from accountant.dp.moments import mechanism_divergences
-from accountant.dp.renyi import DEFAULT_ORDERS, epsilons
-from accountant.dp.tight import tight_delta, tight_epsilon
-from accountant.events import PricedMechanism
+from fedlens.accountant.bounds import UNBOUNDED
+from fedlens.accountant.dp.moments import mechanism_divergences
+from fedlens.accountant.dp.renyi import DEFAULT_ORDERS, epsilons
+from fedlens.accountant.dp.tight import tight_delta, tight_epsilon
+from fedlens.accountant.events import PricedMechanism
 
 
 def poisson(q, z):

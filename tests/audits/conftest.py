@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from simulations.audits import audit
-from simulations.audits.audit import run_audits
-from simulations.audits.schedule import Schedule
-from studies.benchmarks.audit_power import PLAN
-from studies.benchmarks.audit_subjects import subjects, two_tasks
+from fedlens.simulations.audits import audit
+from fedlens.simulations.audits.audit import run_audits
+from fedlens.simulations.audits.schedule import Schedule
+from harness.audit_power import PLAN
+from harness.audit_subjects import subjects, two_tasks
 
 
 @pytest.fixture(scope="session")

@@ -13,14 +13,14 @@ import pytest
 
 from fedlens.cli import main
 from fedlens.cli.output import step_bars
-from foundation.errors import ExitStatus
-from server.config.tree import Config
-from server.run_directory import RunDirectory
-from server.store import open_store
-from simulations.audits import members
-from simulations.audits.schedule import Schedule
-from simulations.engine import simulate
-from studies.benchmarks.mutate_noise import changed
+from fedlens.foundation.errors import ExitStatus
+from fedlens.server.config.tree import Config
+from fedlens.server.run.directory import RunDirectory
+from fedlens.simulations.audits import members
+from fedlens.simulations.audits.schedule import Schedule
+from fedlens.simulations.engine import simulate
+from fedlens.store import open_store
+from harness.mutate_noise import changed
 
 SETTINGS = {
     "data.users": 60,

@@ -9,14 +9,14 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-import accountant.noise.shares
-from server.secure_step import SecureStep
-from simulations.audits.clips import clip_probe
-from simulations.audits.masked import audited_aggregation
-from simulations.audits.stage import AuditedTask
-from studies.benchmarks import mutate_clips
-from studies.benchmarks.audit_mutants import Mutant
-from studies.benchmarks.audit_power import first_alarm
+import fedlens.accountant.noise.shares
+from fedlens.server.round.masked_step import SecureStep
+from fedlens.simulations.audits.clips import clip_probe
+from fedlens.simulations.audits.masked import audited_aggregation
+from fedlens.simulations.audits.stage import AuditedTask
+from harness import mutate_clips
+from harness.audit_mutants import Mutant
+from harness.audit_power import first_alarm
 
 NOISES = ("server", "distributed")
 SUBJECT = "annotator, user"
@@ -49,7 +49,7 @@ def test_a_canary_goes_through_the_masked_sum(known, source, noise, monkeypatch)
 
 
 def test_a_server_that_takes_any_total_is_found(known, source, monkeypatch):
-    monkeypatch.setattr("server.secure_step.objection", lambda answer, limits: None)
+    monkeypatch.setattr("fedlens.server.round.masked_step.objection", lambda answer, limits: None)
     monkeypatch.setattr(SecureStep, "_check_noised", lambda *_: None)
     for noise in NOISES:
         probe = clip_probe(AuditedTask.of(masked(known, noise)), source)
@@ -59,12 +59,12 @@ def test_a_server_that_takes_any_total_is_found(known, source, monkeypatch):
 @contextmanager
 def shares_changed(change):
     """Nodes' shares of noise by another law."""
-    real = accountant.noise.shares.discrete_normal
+    real = fedlens.accountant.noise.shares.discrete_normal
 
     def drawn(size, scale, source):
         return np.rint(change(real(size, scale, source).astype(np.float64))).astype(np.int64)
 
-    with patch("accountant.noise.shares.discrete_normal", drawn):
+    with patch("fedlens.accountant.noise.shares.discrete_normal", drawn):
         yield
 
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-import simulations.federation.apps
-from server.config.tree import Config
-from simulations.audits import members
-from simulations.audits.members import find_suspects, membership_audit, nearest
-from simulations.audits.schedule import Schedule
+import fedlens.simulations.federation.apps
+from fedlens.server.config.tree import Config
+from fedlens.simulations.audits import members
+from fedlens.simulations.audits.members import find_suspects, membership_audit, nearest
+from fedlens.simulations.audits.schedule import Schedule
 
 
 def make_schedule(**changes: object) -> Schedule:
@@ -31,7 +31,7 @@ def test_distances_are_those_to_the_nearest(source):
 
 def test_twins_have_the_classes_of_their_members_and_everybody_is_apart(source):
     schedule = make_schedule(data__scheme="classes", data__classes_per_user=1)
-    dataset, _ = simulations.federation.apps.simulated_federation(schedule.config.data, 0)
+    dataset, _ = fedlens.simulations.federation.apps.simulated_federation(schedule.config.data, 0)
     found = find_suspects(schedule, source)
 
     def classes(rows, images, labels):
@@ -48,7 +48,7 @@ def test_twins_have_the_classes_of_their_members_and_everybody_is_apart(source):
 def test_replayed_records_are_an_alarm_and_noise_is_none(source):
     schedule = make_schedule()
     claim = schedule.stated
-    dataset, _ = simulations.federation.apps.simulated_federation(schedule.config.data, 0)
+    dataset, _ = fedlens.simulations.federation.apps.simulated_federation(schedule.config.data, 0)
     replayed = membership_audit(
         schedule, dataset.train_images, claim=claim, confidence=0.95, source=source
     )

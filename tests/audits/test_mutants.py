@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from studies.benchmarks.audit_mutants import ALL, MUTANTS, NOTHING
-from studies.benchmarks.audit_power import first_alarm, score
+from harness.audit_mutants import ALL, MUTANTS, NOTHING
+from harness.audit_power import first_alarm, score
 
 EVERYWHERE = {
     "no clip of dense updates": "clipping",

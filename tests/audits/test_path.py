@@ -8,23 +8,23 @@ import numpy as np
 import pytest
 import torch
 
-import simulations.federation.apps
-from accountant.audit.norms import norms_test
-from client.clipping import Blocks
-from client.tasks import CLIENT_TASKS
-from client.tasks.frozen import FrozenLocalTask
-from fedlens.presets import preset_config
-from simulations.audits import restarts
-from simulations.audits.audit import AuditPlan, run_audits
-from simulations.audits.canaries import OVERLONG, Canaries, with_values
-from simulations.audits.clips import HOSTILE, clip_probe
-from simulations.audits.draws import drawn_records, drawn_users
-from simulations.audits.made_up import made_up_images, made_up_labels, owner_of
-from simulations.audits.records import CanaryRecords, with_records
-from simulations.audits.schedule import Schedule
-from simulations.audits.silence import numbers_of, silent_releases
-from simulations.audits.stage import AuditedTask
-from studies.benchmarks.audit_mutants import ALL, RECORDS, USERS
+import fedlens.simulations.federation.apps
+from fedlens.accountant.audit.norms import norms_test
+from fedlens.api.presets import preset_config
+from fedlens.client.tasks import CLIENT_TASKS
+from fedlens.client.tasks.frozen import FrozenLocalTask
+from fedlens.client.update.clipping import Blocks
+from fedlens.simulations.audits import restarts
+from fedlens.simulations.audits.audit import AuditPlan, run_audits
+from fedlens.simulations.audits.canaries import OVERLONG, Canaries, with_values
+from fedlens.simulations.audits.clips import HOSTILE, clip_probe
+from fedlens.simulations.audits.draws import drawn_records, drawn_users
+from fedlens.simulations.audits.made_up import made_up_images, made_up_labels, owner_of
+from fedlens.simulations.audits.records import CanaryRecords, with_records
+from fedlens.simulations.audits.schedule import Schedule
+from fedlens.simulations.audits.silence import numbers_of, silent_releases
+from fedlens.simulations.audits.stage import AuditedTask
+from harness.audit_mutants import ALL, RECORDS, USERS
 
 DEMO_SIZES = {"warmup": 64330, "critic": 4000, "annotator": 4010}
 
@@ -139,7 +139,7 @@ def test_a_hostile_nodes_replies_are_refused_without_a_word_in_the_log(
     with caplog.at_level(logging.WARNING):
         assert clip_probe(audited(known, subject), source).taken == ()
     assert len(HOSTILE) >= 4 and "refused" not in caplog.text
-    assert not logging.getLogger("server.private_step").disabled
+    assert not logging.getLogger("fedlens.server.round.step").disabled
 
 
 def test_real_tasks_answer_as_ever_afterwards(known, verdicts):
@@ -151,8 +151,8 @@ def test_audits_open_no_data_set(monkeypatch, known, verdicts):
     def refuse(*_: object) -> None:
         raise AssertionError("an audit opened a data set")
 
-    monkeypatch.setattr(simulations.federation.apps, "load", refuse)
-    simulations.federation.apps.simulated_federation.cache_clear()
+    monkeypatch.setattr(fedlens.simulations.federation.apps, "load", refuse)
+    fedlens.simulations.federation.apps.simulated_federation.cache_clear()
     assert "alarm" not in verdicts(known["annotator, user"]).values()
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from fedlens.api.presets import preset_config
 from fedlens.cli import audit as audit_cli
-from fedlens.presets import preset_config
-from server.config.tree import Config
-from server.schedule import planned_epsilon
-from simulations.audits import audit as audits
-from simulations.audits.audit import KINDS, AuditPlan, run_audits
-from simulations.audits.schedule import NothingToAudit, Schedule
+from fedlens.server.config.schedule import planned_epsilon
+from fedlens.server.config.tree import Config
+from fedlens.simulations.audits import audit as audits
+from fedlens.simulations.audits.audit import KINDS, AuditPlan, run_audits
+from fedlens.simulations.audits.schedule import NothingToAudit, Schedule
 
 TASKS = ("warmup", "critic", "annotator")
 

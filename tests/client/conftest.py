@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from torch.nn.utils import parameters_to_vector
 
-from client.data import ArrayUsers
-from client.messages import Mechanism, TrainRequest
-from client.tasks.settings import AnnotatorSettings, FrozenSettings, WganSettings
-from models.critics import WganCritic
-from models.generators import Generator
-from models.vectors import to_vector
-from server.config.tasks import TASK_KINDS
-from server.tasks.protocol import settings_of
+from fedlens.client.messages import Mechanism, TrainRequest
+from fedlens.client.tasks.settings import AnnotatorSettings, FrozenSettings, WganSettings
+from fedlens.client.users.protocol import ArrayUsers
+from fedlens.models.critics import WganCritic
+from fedlens.models.generators import Generator
+from fedlens.models.vectors import to_vector
+from fedlens.server.config.tasks import TASK_KINDS
+from fedlens.server.tasks.protocol import settings_of
 
 SHAPE, CLASSES = (1, 28, 28), 10
 

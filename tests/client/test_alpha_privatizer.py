@@ -11,14 +11,14 @@ import torch
 from torch import Tensor, nn
 from torch.func import grad, vmap
 
-from client.datasets.attributes.data import PrivateData
-from models.classifiers import ConvClassifier, Mlp
-from privatizers.alpha import ADVERSARY, STEEPEST, AlphaObjective, AlphaPrivatizer, Mode
-from privatizers.networks.adversaries import CodeAdversary, LstmAdversary
-from privatizers.networks.filters import LinearFilter
-from privatizers.networks.releasers import ConvReleaser, LstmReleaser
-from privatizers.protocol import Batch, PrivatizerError, draw_noise, named_weights
-from privatizers.training import Stage, train_privatizer
+from fedlens.models.classifiers import ConvClassifier, Mlp
+from fedlens.privatizers.alpha import ADVERSARY, STEEPEST, AlphaObjective, AlphaPrivatizer, Mode
+from fedlens.privatizers.networks.adversaries import CodeAdversary, LstmAdversary
+from fedlens.privatizers.networks.filters import LinearFilter
+from fedlens.privatizers.networks.releasers import ConvReleaser, LstmReleaser
+from fedlens.privatizers.private_data import PrivateData
+from fedlens.privatizers.protocol import Batch, PrivatizerError, draw_noise, named_weights
+from fedlens.privatizers.training import Stage, train_privatizer
 
 ORDERS = (0.2, 0.5, 1.0, 2.0, 5.0, 20.0, math.inf)
 JOINT = torch.tensor([[3.0, 1.0], [2.0, 4.0]], dtype=torch.float64)

@@ -10,14 +10,14 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from client import feature_cache
-from client.cohort import train_cohort
-from client.cohort_data import CohortData
-from client.data import ArrayUsers, LocalData
-from client.feature_cache import FeatureCache
-from client.tasks import CLIENT_TASKS
-from models.annotators import Annotator
-from models.vectors import to_vector
+from fedlens.client.tasks import CLIENT_TASKS
+from fedlens.client.train import train_cohort
+from fedlens.client.users import feature_cache
+from fedlens.client.users.feature_cache import FeatureCache
+from fedlens.client.users.protocol import ArrayUsers, LocalData
+from fedlens.client.users.records import CohortData
+from fedlens.models.annotators import Annotator
+from fedlens.models.vectors import to_vector
 
 SHAPE, CLASSES, COMPONENTS = (1, 28, 28), 10, 12
 FEATURES = "orientations"  # the faster ones

@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 from flwr.app import Message
 
-from client.app import build_client_app
-from client.messages import DESCRIBE, TRAIN, Description, ReplyError, TrainReply
-from simulations.transports.inprocess import InProcessGrid
+from fedlens.client.app import build_client_app
+from fedlens.client.messages import DESCRIBE, TRAIN, Description, ReplyError, TrainReply
+from fedlens.simulations.transports.inprocess import InProcessGrid
 
 ADVERSARY = "patient 4711 has a rare disease"
 

@@ -13,20 +13,15 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from client.datasets.attributes.data import PrivateDataError
-from client.datasets.own import tables
-from client.datasets.own.parquet_pages import (
-    _header,
-    row_groups,
-    unpacked,
-    unpacked_groups,
-)
-from client.datasets.own.tables import read_rows, read_table
-from client.datasets.own.thrift import CompactReader, ThriftError
-from client.datasets.sources import arrow_batches
-from client.datasets.sources.arrow_batches import batches
-from client.datasets.sources.formats import open_source
-from client.datasets.sources.records import SourceError
+from fedlens.data.formats import arrow_batches
+from fedlens.data.formats.arrow_batches import batches
+from fedlens.data.formats.formats import open_source
+from fedlens.data.formats.records import SourceError
+from fedlens.data.labelled import tables
+from fedlens.data.labelled.parquet_pages import _header, row_groups, unpacked, unpacked_groups
+from fedlens.data.labelled.tables import read_rows, read_table
+from fedlens.data.labelled.thrift import CompactReader, ThriftError
+from fedlens.privatizers.private_data import PrivateDataError
 
 MEBIBYTE = 1 << 20
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from client.capped import capped, kept_rows
-from client.cohort import train, train_cohort
-from client.cohort_data import UserSeeds, shuffled
-from client.data import ArrayUsers
-from client.filtered import as_asked
-from client.keyed import keyed_seed
-from client.tasks import CLIENT_TASKS
+from fedlens.client.tasks import CLIENT_TASKS
+from fedlens.client.train import train, train_cohort
+from fedlens.client.users.capped import capped, kept_rows
+from fedlens.client.users.filtered import as_asked
+from fedlens.client.users.protocol import ArrayUsers
+from fedlens.client.users.records import UserSeeds, shuffled
+from fedlens.client.users.seeds import keyed_seed
 
 KEY = b"a run's own key"
 

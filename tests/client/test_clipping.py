@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from client.clipping import clip_and_sum, histogram
+from fedlens.client.update.clipping import clip_and_sum, histogram
 
 
 @settings(max_examples=60, deadline=None)
@@ -58,7 +58,7 @@ def test_a_bin_never_understates_a_norm(shares, bound):
 
 
 def test_the_histogram_is_the_accountants():
-    from accountant.bayesian.norms import NormHistogram
+    from fedlens.accountant.bayesian.norms import NormHistogram
 
     norms = torch.rand(500, dtype=torch.float64) * 0.35
     mine = tuple(histogram(norms, 0.35, 64).tolist())

@@ -7,14 +7,19 @@ import torch
 from torch import Tensor, nn
 from torch.func import grad, vmap
 
-from client.datasets.attributes.data import PrivateData
-from models.classifiers import Mlp
-from privatizers.black_box import Follower, ask, train_substitute
-from privatizers.cloak import CloakObjective, CloakPrivatizer, covariance_factor, information_bound
-from privatizers.networks.information import gaussian_information_bound
-from privatizers.networks.masks import NoiseMap, masked, threshold_of
-from privatizers.protocol import FILTER, Batch, PrivatizerError, named_weights
-from privatizers.training import Stage, train_privatizer
+from fedlens.models.classifiers import Mlp
+from fedlens.privatizers.networks.information import gaussian_information_bound
+from fedlens.privatizers.networks.masks import NoiseMap, masked, threshold_of
+from fedlens.privatizers.private_data import PrivateData
+from fedlens.privatizers.protocol import FILTER, Batch, PrivatizerError, named_weights
+from fedlens.privatizers.training import Stage, train_privatizer
+from fedlens_research.filters.black_box import Follower, ask, train_substitute
+from fedlens_research.filters.cloak import (
+    CloakObjective,
+    CloakPrivatizer,
+    covariance_factor,
+    information_bound,
+)
 
 ENTRIES, NEEDED = 12, 3
 

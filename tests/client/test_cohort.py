@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from client.cohort import train_cohort
-from client.cohort_data import padded
-from client.data import ArrayUsers, LocalData
-from client.tasks import CLIENT_TASKS
-from models.critics import WganCritic
+from fedlens.client.tasks import CLIENT_TASKS
+from fedlens.client.train import train_cohort
+from fedlens.client.users.protocol import ArrayUsers, LocalData
+from fedlens.client.users.records import padded
+from fedlens.models.critics import WganCritic
 
 BOTH = pytest.mark.parametrize("kind", ["frozen", "wgan"])
 
@@ -95,7 +95,7 @@ def test_the_batched_local_steps_are_plain_sgd_user_by_user(users, make_request)
     """The vmapped training equals an ordinary loop with torch.optim and weight clipping."""
     from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-    from models.limits import clamp_weights, weight_limits
+    from fedlens.models.limits import clamp_weights, weight_limits
 
     request = make_request(0, kind="wgan", local_steps=3, local_batch=6)
     local = CLIENT_TASKS["wgan"](users, request)
@@ -121,7 +121,7 @@ def test_the_batched_local_steps_are_plain_sgd_user_by_user(users, make_request)
 
 
 def test_the_frozen_update_is_the_mean_feature_vector_of_each_class(users, make_request):
-    from models.features import PatchFeatures
+    from fedlens.models.features import PatchFeatures
 
     data: LocalData = users.user(2)
     update = CLIENT_TASKS["frozen"](users, make_request(2)).updates([data], [0])[0]
@@ -135,7 +135,7 @@ def test_the_frozen_update_is_the_mean_feature_vector_of_each_class(users, make_
 def test_as_many_chunks_are_computed_as_are_asked_for_whoever_was_drawn(
     users, make_request, monkeypatch
 ):
-    from client import cohort
+    from fedlens.client import train as cohort
 
     computed, real = [], cohort._computed
     monkeypatch.setattr(cohort, "_computed", lambda *given: computed.append(1) or real(*given))
@@ -175,7 +175,7 @@ def test_as_many_users_are_read_as_are_asked_for_whoever_was_drawn(
 def test_beside_one_who_cannot_be_computed_as_many_are_computed_and_read_whoever_was_drawn(
     users, make_request, monkeypatch, kind
 ):
-    from client import cohort
+    from fedlens.client import train as cohort
 
     computed, real, read, user = [], cohort._computed, [], ArrayUsers.user
     updates = CLIENT_TASKS[kind].updates

@@ -9,12 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client.contract import ContractError, FederationContract, parse_contract, read_contract
-from client.data import NodeDataError
-from client.datasets.sources.formats import open_source
-from client.node_policy import NodePolicy, RequestRefused
-from client.preparing.intake import Preparation
-from client.preparing.prepare import prepare
+from fedlens.client.contract import (
+    ContractError,
+    FederationContract,
+    parse_contract,
+    read_contract,
+)
+from fedlens.client.node.policy import NodePolicy, RequestRefused
+from fedlens.client.preparing.intake import Preparation
+from fedlens.client.preparing.prepare import prepare
+from fedlens.client.users.protocol import NodeDataError
+from fedlens.data.formats.formats import open_source
 
 TEXT = """
 name = "ward-7"

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from accountant.noise import pitch
-from accountant.noise.lattice import SUM_BITS
-from client.clipping import Blocks, Layered, clip_and_sum, clip_and_sum_products
-from client.silo import noised
-from client.tasks.annotator import errors
+from fedlens.accountant.noise import pitch
+from fedlens.accountant.noise.lattice import SUM_BITS
+from fedlens.client.tasks.annotator import errors
+from fedlens.client.update.clipping import Blocks, Layered, clip_and_sum, clip_and_sum_products
+from fedlens.client.update.silo import noised
 
 CLIP = 0.3
 ROWS, SIZE = 400, 60

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from privatizers import export
-from privatizers.export import (
+from fedlens.privatizers import export
+from fedlens.privatizers.export import (
     ExportError,
     Kind,
     example_inputs,
@@ -18,9 +18,9 @@ from privatizers.export import (
     load_filter,
     release,
 )
-from privatizers.networks.filters import UNet
-from privatizers.networks.masks import MaskFilter, NoiseMap, masked
-from privatizers.networks.releasers import LstmReleaser
+from fedlens.privatizers.networks.filters import UNet
+from fedlens.privatizers.networks.masks import MaskFilter, NoiseMap, masked
+from fedlens.privatizers.networks.releasers import LstmReleaser
 
 KINDS: tuple[Kind, ...] = ("torch", "onnx")
 

@@ -8,17 +8,17 @@ import pytest
 import torch
 from torch import nn
 
-from models.classifiers import ConvClassifier, Mlp
-from privatizers.classifiers import check_reads, prior_of
-from privatizers.information import (
+from fedlens.models.classifiers import ConvClassifier, Mlp
+from fedlens.privatizers.classifiers import check_reads, prior_of
+from fedlens.privatizers.information import (
     ADVERSARY,
     RAW_UTILITY,
     UTILITY,
     InformationPrivatizer,
     Objective,
 )
-from privatizers.networks.filters import LinearFilter, MlpFilter, UNet
-from privatizers.protocol import FILTER, Batch, PrivatizerError, draw_noise, named_weights
+from fedlens.privatizers.networks.filters import LinearFilter, MlpFilter, UNet
+from fedlens.privatizers.protocol import FILTER, Batch, PrivatizerError, draw_noise, named_weights
 
 HALF = torch.tensor([0.5, 0.5])
 

@@ -14,17 +14,17 @@ from hypothesis import strategies as st
 from torch.nn import functional as F
 from torch.nn.utils import parameters_to_vector
 
-from client.clipping import clip_and_sum
-from client.data import LocalData
-from client.tasks.engines.autograd import LoopEngine, VmapEngine
-from client.tasks.engines.batches import LocalBatches, LocalRule
-from client.tasks.engines.blocks import StridedLayer
-from client.tasks.engines.columns import ColumnsEngine
-from client.tasks.wgan import WganLocalTask
-from models.critics import WganCritic
-from models.limits import clamp_weights, weight_limits
-from server.config.tasks import WganConfig
-from server.tasks.wgan import LARGE, engine_for
+from fedlens.client.tasks.engines.autograd import LoopEngine, VmapEngine
+from fedlens.client.tasks.engines.batches import LocalBatches, LocalRule
+from fedlens.client.tasks.engines.blocks import StridedLayer
+from fedlens.client.tasks.engines.columns import ColumnsEngine
+from fedlens.client.tasks.wgan import WganLocalTask
+from fedlens.client.update.clipping import clip_and_sum
+from fedlens.client.users.protocol import LocalData
+from fedlens.models.critics import WganCritic
+from fedlens.models.limits import clamp_weights, weight_limits
+from fedlens.server.config.tasks import WganConfig
+from fedlens.server.tasks.wgan import LARGE, engine_for
 
 CLASSES, POOL, CLIP, USERS = 3, 4, 0.3, 6
 EXACT, LOW = 1e-4, 1e-2

@@ -8,10 +8,10 @@ import zipfile
 import numpy as np
 import pytest
 
-from client import mapped
-from client.data import ArrayUsers
-from client.datasets.arrays import load_npz
-from client.datasets.dataset import DatasetError
+from fedlens.client.users.protocol import ArrayUsers
+from fedlens.data import mapped_arrays
+from fedlens.data.arrays import load_npz
+from fedlens.data.dataset import DatasetError
 
 
 def arrays(images=60):
@@ -26,7 +26,7 @@ def arrays(images=60):
 
 @pytest.fixture
 def all_large(monkeypatch):
-    monkeypatch.setattr(mapped, "MAPPED_FROM", 1000)
+    monkeypatch.setattr(mapped_arrays, "MAPPED_FROM", 1000)
 
 
 def is_mapped(array):
@@ -38,7 +38,7 @@ def is_mapped(array):
 def test_a_mapped_data_set_is_the_one_that_was_read_whole(tmp_path, monkeypatch):
     np.savez(tmp_path / "set.npz", **arrays())
     whole = load_npz(tmp_path / "set.npz")
-    monkeypatch.setattr(mapped, "MAPPED_FROM", 1000)
+    monkeypatch.setattr(mapped_arrays, "MAPPED_FROM", 1000)
     found = load_npz(tmp_path / "set.npz")
     assert is_mapped(found.train_images) and not is_mapped(whole.train_images)
     assert found.digest == whole.digest and not found.train_images.flags.writeable
@@ -103,5 +103,5 @@ def test_pages_that_were_written_to_are_not_let_go_of(tmp_path):
     view = changed[:]
     view.flags.writeable = False
     for array in (changed, view):
-        mapped.let_go(array)
+        mapped_arrays.let_go(array)
         assert (changed == 7).all()

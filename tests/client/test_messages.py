@@ -9,7 +9,7 @@ import pytest
 from flwr.app import ConfigRecord, RecordDict
 from pydantic import ValidationError
 
-from client.messages import (
+from fedlens.client.messages import (
     Description,
     FilterSettings,
     ReplyError,
@@ -17,8 +17,8 @@ from client.messages import (
     TrainRequest,
     failure,
 )
-from client.tasks import CLIENT_TASKS
-from client.tasks.settings import FrozenSettings
+from fedlens.client.tasks import CLIENT_TASKS
+from fedlens.client.tasks.settings import FrozenSettings
 
 DESCRIBED = Description(partition=0, users=7, shape=(1, 28, 28), classes=10)
 FILTER = FilterSettings(

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from client.cohort import train
-from client.data import NodeDataError
-from client.node_file import open_node_users
+from fedlens.client.node.file import open_node_users
+from fedlens.client.train import train
+from fedlens.client.users.protocol import NodeDataError
 
 FORMS = pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
 

@@ -11,11 +11,11 @@ import pytest
 import torch
 from flwr.app import Message
 
-from client.app import build_client_app
-from client.data import NodeDataError
-from client.messages import TRAIN, ReplyError, TrainReply
-from client.node_policy import NodePolicy, RequestRefused
-from simulations.transports.inprocess import InProcessGrid
+from fedlens.client.app import build_client_app
+from fedlens.client.messages import TRAIN, ReplyError, TrainReply
+from fedlens.client.node.policy import NodePolicy, RequestRefused
+from fedlens.client.users.protocol import NodeDataError
+from fedlens.simulations.transports.inprocess import InProcessGrid
 
 RECORD = {"unit": "record", "fixed_seed": 3}
 

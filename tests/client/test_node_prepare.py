@@ -11,16 +11,13 @@ import layouts
 import numpy as np
 import pytest
 
-from client.cohort import train
-from client.contract import FederationContract
-from client.data import NodeDataError
-from client.datasets.sources.formats import open_source
-from client.datasets.sources.records import SourceError
-from client.members import members_of
-from client.node_file import open_node_users
-from client.node_store import open_store
-from client.preparing.checking import store_faults
-from client.preparing.identities import (
+from fedlens.client.contract import FederationContract
+from fedlens.client.node.file import open_node_users
+from fedlens.client.node.members import members_of
+from fedlens.client.node.slices import in_slice
+from fedlens.client.node.store import open_store
+from fedlens.client.preparing.checking import store_faults
+from fedlens.client.preparing.identities import (
     IdentityError,
     fingerprint,
     kept_secret,
@@ -29,11 +26,14 @@ from client.preparing.identities import (
     read_secret,
     shared_fingerprints,
 )
-from client.preparing.intake import Preparation, PrepareError
-from client.preparing.labels import AgreedNames, parse_map
-from client.preparing.prepare import look_through, prepare
-from client.slices import in_slice
-from foundation.errors import WrongUse
+from fedlens.client.preparing.intake import Preparation, PrepareError
+from fedlens.client.preparing.labels import AgreedNames, parse_map
+from fedlens.client.preparing.prepare import look_through, prepare
+from fedlens.client.train import train
+from fedlens.client.users.protocol import NodeDataError
+from fedlens.data.formats.formats import open_source
+from fedlens.data.formats.records import SourceError
+from fedlens.foundation.errors import WrongUse
 
 KEY, SHARED = b"k" * 32, b"s" * 32
 
@@ -80,7 +80,7 @@ def test_what_a_node_opens_is_what_the_owner_has(folder, tmp_path):
     assert data.labels.tolist() == [1, 0, 1, 0]
     from PIL import Image
 
-    from client.datasets.own.pictures import squared
+    from fedlens.data.labelled.pictures import squared
 
     wanted = np.stack([squared(Image.fromarray(found[i]), 16, 3) for i in (1, 4, 7, 10)])
     assert np.array_equal(((data.images.numpy() + 1) * 127.5).round().astype(np.uint8), wanted)

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from client.data import NodeDataError
-from client.node_file import open_node_users
-from client.slices import wanted_slice
+from fedlens.client.node.file import open_node_users
+from fedlens.client.node.slices import wanted_slice
+from fedlens.client.users.protocol import NodeDataError
 
 
 @pytest.fixture

@@ -18,11 +18,11 @@ import pytest
 import torch
 from PIL import Image
 
-from client.datasets.attributes import load_private
-from client.datasets.attributes.data import PrivateDataError, Split
-from client.datasets.attributes.options import without_path
-from client.datasets.own.pictures import UnreadablePictureError, looked_at, read_square
-from client.datasets.registry import load
+from fedlens.data.attributes import load_private
+from fedlens.data.attributes.options import without_path
+from fedlens.data.labelled.pictures import UnreadablePictureError, looked_at, read_square
+from fedlens.data.registry import load
+from fedlens.privatizers.private_data import PrivateDataError, Split
 
 KINDS, HOUSES = ("cat", "dog"), ("green", "red", "blue")
 Row = dict[str, Any]
@@ -438,7 +438,7 @@ def test_an_archive_that_unpacks_to_too_much_is_refused_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = arrays(tmp_path / "a.npz", images=np.zeros((90, 28, 28), np.uint8))
-    monkeypatch.setattr("client.datasets.own.arrays.MOST_BYTES", 90 * 28 * 28)
+    monkeypatch.setattr("fedlens.data.labelled.arrays.MOST_BYTES", 90 * 28 * 28)
     monkeypatch.setattr(np, "load", lambda *_, **__: pytest.fail("was unpacked"))
     with pytest.raises(PrivateDataError, match="unpacks to over"):
         load_private(f"npz:{path},utility=kind,sensitive=house")

@@ -11,10 +11,10 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from client.datasets.attributes.data import PrivateDataError
-from client.datasets.own import tables
-from client.datasets.own.folder import read_labelled_folder
-from client.datasets.own.tables import read_table
+from fedlens.data.labelled import tables
+from fedlens.data.labelled.folder import read_labelled_folder
+from fedlens.data.labelled.tables import read_table
+from fedlens.privatizers.private_data import PrivateDataError
 
 MEBIBYTE = 2**20
 

@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from models.shapes import ShapeError
-from privatizers.networks.information import gaussian_capacity
-from privatizers.networks.spectral import LowFrequencies, SpectralReleaser, _cosine
-from privatizers.pair_moments import (
+from fedlens.models.shapes import ShapeError
+from fedlens.privatizers.networks.information import gaussian_capacity
+from fedlens.privatizers.networks.spectral import LowFrequencies, SpectralReleaser, _cosine
+from fedlens.privatizers.pair_moments import (
     SQUARES,
     WEIGHTS,
     PairGaussians,
@@ -20,8 +20,8 @@ from privatizers.pair_moments import (
     scaled_by,
     width_of,
 )
-from privatizers.protocol import PrivatizerError
-from studies.tradeoff.certified import certify
+from fedlens.privatizers.protocol import PrivatizerError
+from fedlens_research.tradeoff.certified import certify
 
 SHAPE = (1, 12, 10)
 

@@ -11,22 +11,22 @@ import numpy as np
 import pytest
 import torch
 
-from client.clipping import clip_and_sum
-from client.cohort import train_cohort
-from client.cohort_data import CohortData, UserSeeds, padded, sound_records
-from client.data import ArrayUsers, LocalData, NodeDataError
-from client.filtered import FilteredUsers, as_asked
-from client.messages import FilterSettings, TrainRequest
-from client.node_file import open_node_users
-from client.tasks.privatizer import PrivatizerLocalTask
-from models.vectors import to_vector
-from privatizers.methods import method_of
-from privatizers.networks.design import design, filter_network
-from privatizers.protocol import Batch, named_weights
-from server.config.tree import Config
-from server.mechanism import mechanism
-from server.tasks.privatizer import PrivatizerTask
-from server.tasks.protocol import TaskContext
+from fedlens.client.messages import FilterSettings, TrainRequest
+from fedlens.client.node.file import open_node_users
+from fedlens.client.tasks.privatizer import PrivatizerLocalTask
+from fedlens.client.train import train_cohort
+from fedlens.client.update.clipping import clip_and_sum
+from fedlens.client.users.filtered import FilteredUsers, as_asked
+from fedlens.client.users.protocol import ArrayUsers, LocalData, NodeDataError
+from fedlens.client.users.records import CohortData, UserSeeds, padded, sound_records
+from fedlens.models.vectors import to_vector
+from fedlens.privatizers.methods import method_of
+from fedlens.privatizers.networks.design import design, filter_network
+from fedlens.privatizers.protocol import Batch, named_weights
+from fedlens.server.config.mechanism import mechanism
+from fedlens.server.config.tree import Config
+from fedlens.server.tasks.privatizer import PrivatizerTask
+from fedlens.server.tasks.protocol import TaskContext
 
 DENSE = {
     "privatizer.network": "dense",

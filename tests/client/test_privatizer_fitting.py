@@ -10,14 +10,14 @@ import torch
 from torch.distributions import Categorical
 from torch.nn import functional as F
 
-from client.datasets.attributes import load_private
-from models.classifiers import Mlp
-from privatizers import fitting
-from privatizers.classifiers import prior_of
-from privatizers.fitting import FitConfig, LeakageEstimate, fit_filter
-from privatizers.information import InformationPrivatizer, Objective
-from privatizers.networks.filters import LinearFilter
-from privatizers.protocol import PrivatizerError
+from fedlens.data.attributes import load_private
+from fedlens.models.classifiers import Mlp
+from fedlens.privatizers import fitting
+from fedlens.privatizers.classifiers import prior_of
+from fedlens.privatizers.fitting import FitConfig, LeakageEstimate, fit_filter
+from fedlens.privatizers.information import InformationPrivatizer, Objective
+from fedlens.privatizers.networks.filters import LinearFilter
+from fedlens.privatizers.protocol import PrivatizerError
 
 BUDGET = 0.02
 

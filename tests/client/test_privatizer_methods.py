@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from privatizers.federated import AlphaMethod
-from privatizers.methods import METHODS, method_of
-from privatizers.networks.design import design
-from privatizers.protocol import FILTER, PrivatizerError, named_weights
+from fedlens.privatizers.federated import AlphaMethod
+from fedlens.privatizers.methods import METHODS, method_of
+from fedlens.privatizers.networks.design import design
+from fedlens.privatizers.protocol import FILTER, PrivatizerError, named_weights
 
 SETTINGS = {
     "network": "dense",

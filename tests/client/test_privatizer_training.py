@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 import torch
 
-from client.datasets.attributes import load_private
-from client.datasets.attributes.data import PrivateData, PrivateDataError
-from client.datasets.attributes.mixture import draw_mixture, mixture_joint
-from models.classifiers import Mlp
-from privatizers.fader import CODE, FaderPrivatizer
-from privatizers.information import InformationPrivatizer, Objective
-from privatizers.networks.fader import Chained, FaderNet
-from privatizers.networks.filters import LinearFilter, UNet
-from privatizers.protocol import FILTER, PrivatizerError
-from privatizers.training import Stage, train_identity, train_privatizer
+from fedlens.data.attributes import load_private
+from fedlens.data.attributes.mixture import draw_mixture, mixture_joint
+from fedlens.models.classifiers import Mlp
+from fedlens.privatizers.information import InformationPrivatizer, Objective
+from fedlens.privatizers.networks.fader import Chained, FaderNet
+from fedlens.privatizers.networks.filters import LinearFilter, UNet
+from fedlens.privatizers.private_data import PrivateData, PrivateDataError
+from fedlens.privatizers.protocol import FILTER, PrivatizerError
+from fedlens.privatizers.training import Stage, train_identity, train_privatizer
+from fedlens_research.filters.fader import CODE, FaderPrivatizer
 
 HALF = torch.tensor([0.5, 0.5])
 

@@ -9,13 +9,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from models.classifiers import ConvClassifier
-from privatizers.alpha import AlphaObjective, AlphaPrivatizer
-from privatizers.information import InformationPrivatizer, Objective
-from privatizers.networks.adversaries import CodeAdversary
-from privatizers.networks.releasers import ConvReleaser
-from privatizers.protocol import Batch, Privatizer, draw_noise, named_weights, seen_by
-from privatizers.training import Stage, train_privatizer
+from fedlens.models.classifiers import ConvClassifier
+from fedlens.privatizers.alpha import AlphaObjective, AlphaPrivatizer
+from fedlens.privatizers.information import InformationPrivatizer, Objective
+from fedlens.privatizers.networks.adversaries import CodeAdversary
+from fedlens.privatizers.networks.releasers import ConvReleaser
+from fedlens.privatizers.protocol import Batch, Privatizer, draw_noise, named_weights, seen_by
+from fedlens.privatizers.training import Stage, train_privatizer
 
 SHAPE = (1, 8, 8)
 

@@ -5,11 +5,11 @@ import pytest
 import torch
 from opacus import GradSampleModule
 
-from client.clipping import Layered
-from client.cohort import train
-from client.tasks.record_gradients import record_gradients
-from client.tasks.wgan_networks import LOSSES
-from models.critics import WganCritic
+from fedlens.client.tasks.record_gradients import record_gradients
+from fedlens.client.tasks.wgan_networks import LOSSES
+from fedlens.client.train import train
+from fedlens.client.update.clipping import Layered
+from fedlens.models.critics import WganCritic
 
 RECORD = {
     "kind": "wgan",
@@ -94,14 +94,14 @@ def test_record_mode_computes_nothing_for_user_mode(users, make_request, monkeyp
     def never(*_):
         raise AssertionError("user mode's networks were built")
 
-    monkeypatch.setattr("client.tasks.wgan.UserSteps", never)
+    monkeypatch.setattr("fedlens.client.tasks.wgan.UserSteps", never)
     assert np.isfinite(train(users, make_request(0, **RECORD)).total).all()
     with pytest.raises(AssertionError, match="user mode"):
         train(users, make_request(0, kind="wgan"))
 
 
 def test_no_two_nodes_draw_the_same_noise(users, make_request):
-    from client.data import ArrayUsers
+    from fedlens.client.users.protocol import ArrayUsers
 
     settings = {**RECORD, "noise_multiplier": 500.0, "weight_limit": 1e6}
     other = ArrayUsers(**{**vars(users), "partition": 1})

@@ -7,9 +7,9 @@ import math
 import pytest
 import torch
 
-from privatizers.networks.releasers import ConvReleaser
-from privatizers.protocol import PrivatizerError
-from privatizers.record_noise import device_key, record_noise, records_noise
+from fedlens.privatizers.networks.releasers import ConvReleaser
+from fedlens.privatizers.protocol import PrivatizerError
+from fedlens.privatizers.record_noise import device_key, record_noise, records_noise
 
 KEY, OTHER = bytes(range(32)), bytes(range(1, 33))
 

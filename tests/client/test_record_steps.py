@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from client.cohort import train
-from client.data import NodeDataError
-from client.tasks import CLIENT_TASKS
+from fedlens.client.tasks import CLIENT_TASKS
+from fedlens.client.train import train
+from fedlens.client.users.protocol import NodeDataError
 
 CLIP, NOISE, SIZE = 0.5, 3.0, 2000
 ASKED = {"unit": "record", "clipping_norm": CLIP, "noise_multiplier": NOISE, "fixed_seed": 4}

@@ -8,17 +8,17 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from client import feature_cache
-from client.clipping import Blocks, clip_and_sum, clip_and_sum_products
-from client.cohort import train
-from client.data import ArrayUsers
-from client.record_batches import NodeRecords
-from client.record_sums import clipped_sum
-from client.tasks import CLIENT_TASKS
-from models.annotators import Annotator
-from models.features import PatchFeatures
-from models.focus import Focus
-from models.vectors import to_vector
+from fedlens.client.record_sums import clipped_sum
+from fedlens.client.tasks import CLIENT_TASKS
+from fedlens.client.train import train
+from fedlens.client.update.clipping import Blocks, clip_and_sum, clip_and_sum_products
+from fedlens.client.users import feature_cache
+from fedlens.client.users.protocol import ArrayUsers
+from fedlens.client.users.record_batches import NodeRecords
+from fedlens.models.annotators import Annotator
+from fedlens.models.features import PatchFeatures
+from fedlens.models.focus import Focus
+from fedlens.models.vectors import to_vector
 
 SHAPE, CLASSES, COMPONENTS = (1, 28, 28), 10, 12
 FEATURES = "orientations"  # the faster ones

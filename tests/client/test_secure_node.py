@@ -11,14 +11,14 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from flwr.app import ConfigRecord, Message, RecordDict
 
-from client import once
-from client import secure_messages as wire
-from client.app import build_client_app
-from client.cohort import train
-from client.data import NodeDataError
-from client.messages import TRAIN, ReplyError, TrainReply
-from client.node_policy import NodePolicy
-from foundation.secure_sum import (
+from fedlens.client import secure_messages as wire
+from fedlens.client.app import build_client_app
+from fedlens.client.messages import TRAIN, ReplyError, TrainReply
+from fedlens.client.node import replay_guard
+from fedlens.client.node.policy import NodePolicy
+from fedlens.client.train import train
+from fedlens.client.users.protocol import NodeDataError
+from fedlens.foundation.secure_sum import (
     Advert,
     Identity,
     SecureSumError,
@@ -36,7 +36,7 @@ class Federation:
     """Three nodes, asked one message at a time."""
 
     def __init__(self, users, own=None, **terms) -> None:
-        from simulations.transports.inprocess import InProcessGrid
+        from fedlens.simulations.transports.inprocess import InProcessGrid
 
         self.users = users
         self.grid = InProcessGrid(build_client_app(lambda context: users), NODES, {})
@@ -400,18 +400,18 @@ def test_a_deployed_node_answers_a_step_once_from_whatever_state(
 
 def test_marks_lie_where_no_other_user_can_put_them(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    once.take_once(b"secret", "masked")
-    with pytest.raises(once.TakenBefore):
-        once.take_once(b"secret", "masked")
-    once.take_once(b"secret", "agreed")
+    replay_guard.take_once(b"secret", "masked")
+    with pytest.raises(replay_guard.TakenBefore):
+        replay_guard.take_once(b"secret", "masked")
+    replay_guard.take_once(b"secret", "agreed")
     (folder,) = tmp_path.iterdir()
     old, new = sorted(folder.iterdir())
     os.utime(old, (0, 0))
-    once.forget_old_marks()
+    replay_guard.forget_old_marks()
     assert list(folder.iterdir()) == [new]
     folder.chmod(0o777)
     with pytest.raises(NodeDataError, match="not this user's alone"):
-        once.take_once(b"other", "masked")
+        replay_guard.take_once(b"other", "masked")
 
 
 # What travels
@@ -466,8 +466,8 @@ def test_an_advert_of_another_party_is_not_taken(users, make_request):
 def test_how_many_a_node_drew_by_itself_does_not_show_in_what_it_computes(
     users, make_request, monkeypatch
 ):
-    from accountant.noise import most_chosen
-    from client import secure_sum
+    from fedlens.accountant.noise import most_chosen
+    from fedlens.client.node import secure_sum
 
     asked = []
 

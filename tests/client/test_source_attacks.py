@@ -16,12 +16,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from client.contract import parse_contract
-from client.datasets.own.pictures import OversizedPictureError, UnreadablePictureError
-from client.datasets.sources.decoding import pixels_of
-from client.datasets.sources.formats import open_source
-from client.datasets.sources.records import SourceError, UnusableRecord
-from foundation.errors import FedlensError
+from fedlens.client.contract import parse_contract
+from fedlens.data.formats.decoding import pixels_of
+from fedlens.data.formats.formats import open_source
+from fedlens.data.formats.records import SourceError, UnusableRecord
+from fedlens.data.labelled.pictures import OversizedPictureError, UnreadablePictureError
+from fedlens.foundation.errors import FedlensError
 
 ROUNDS = int(os.environ.get("FEDLENS_FUZZ", "40"))
 """Damaged inputs a reader; more on demand: FEDLENS_FUZZ=25000."""
@@ -78,7 +78,7 @@ def test_a_tar_bomb_is_refused(tmp_path):
 
 
 def test_an_archive_that_unpacks_beyond_measure_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("client.datasets.own.arrays.MOST_BYTES", 1000)
+    monkeypatch.setattr("fedlens.data.labelled.arrays.MOST_BYTES", 1000)
     layouts.medmnist(tmp_path / "m.npz")
     with pytest.raises(FedlensError, match="unpacks to over"):
         read(tmp_path / "m.npz")

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from client.datasets.registry import load
-from client.datasets.sources.decoding import pixels_of
-from client.datasets.sources.formats import LabelledRecord, open_source
-from client.datasets.sources.records import SourceError, UnusableRecord
+from fedlens.data.formats.decoding import pixels_of
+from fedlens.data.formats.formats import LabelledRecord, open_source
+from fedlens.data.formats.records import SourceError, UnusableRecord
+from fedlens.data.registry import load
 
 
 def read(path, kind="", **columns):
@@ -55,7 +55,7 @@ def test_femnist_comes_user_by_user(tmp_path):
 
 def test_a_leaf_file_is_read_in_small_blocks_too(tmp_path, monkeypatch):
     _, labels, _ = layouts.femnist(tmp_path / "data")
-    monkeypatch.setattr("client.datasets.sources.leaf.BLOCK", 7)
+    monkeypatch.setattr("fedlens.data.formats.leaf.BLOCK", 7)
     assert [one.label for one in sound(tmp_path / "data")] == labels
 
 

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from client.cohort import train
-from client.data import LocalData, NodeDataError
-from client.messages import ReplyError, SplitSettings, TrainRequest, UserSplit
-from client.node_policy import NodePolicy, RequestRefused
-from client.split_users import on_side, scores
-from models.annotators import Annotator
-from models.vectors import to_vector
+from fedlens.client.messages import ReplyError, SplitSettings, TrainRequest, UserSplit
+from fedlens.client.node.policy import NodePolicy, RequestRefused
+from fedlens.client.train import train
+from fedlens.client.users.protocol import LocalData, NodeDataError
+from fedlens.client.users.split_users import on_side, scores
+from fedlens.models.annotators import Annotator
+from fedlens.models.vectors import to_vector
 
 SHAPE, CLASSES, MOST = (1, 28, 28), 3, 12
 

@@ -13,9 +13,9 @@ from flwr.supercore.inflatable.inflatable_object import (
 )
 from flwr.supercore.object_store.in_memory_object_store import InMemoryObjectStore
 
-from client.messages import Description, ReplyError, TrainReply, TrainRequest
-from client.private_arrays import SALT
-from foundation.secure_sum.unguessable import KEY_BYTES, turned, turned_back
+from fedlens.client.messages import Description, ReplyError, TrainReply, TrainRequest
+from fedlens.client.private_arrays import SALT
+from fedlens.foundation.secure_sum.unguessable import KEY_BYTES, turned, turned_back
 
 EMPTY = TrainReply(np.zeros(9), np.zeros(64, dtype=np.int64))
 

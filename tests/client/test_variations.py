@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from models.classifiers import Mlp
-from privatizers.black_box import Explorer, Follower, ask, train_substitute
-from privatizers.networks.masks import NoiseMap
-from privatizers.protocol import PrivatizerError
-from privatizers.variations import GREATEST_RATIO, Variations
+from fedlens.models.classifiers import Mlp
+from fedlens.privatizers.networks.masks import NoiseMap
+from fedlens.privatizers.protocol import PrivatizerError
+from fedlens_research.filters.black_box import Explorer, Follower, ask, train_substitute
+from fedlens_research.filters.variations import GREATEST_RATIO, Variations
 
 FAR = 1000.0
 """So far from the records that were met that what is sent of it cannot be taken for noise."""

@@ -7,10 +7,10 @@ import torch
 from torch.nn import functional as F
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from client.data import LocalData
-from client.tasks.wgan import WganLocalTask
-from models.critics import WganCritic
-from models.limits import clamp_weights, weight_limits
+from fedlens.client.tasks.wgan import WganLocalTask
+from fedlens.client.users.protocol import LocalData
+from fedlens.models.critics import WganCritic
+from fedlens.models.limits import clamp_weights, weight_limits
 
 LOSSES = pytest.mark.parametrize("loss", ["wasserstein", "hinge"])
 

@@ -13,10 +13,10 @@ from serving import CHROMIUM, CHROMIUM_ARGUMENTS, Served, start_dashboard, stop_
 from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash
 
-from dashboard.options import STORE_VARIABLE, USER_VARIABLE
-from dashboard.serve import MAIN_SCRIPT
-from dashboard.session import FAILED
-from server.store import Store
+from fedlens.dashboard.access.session import FAILED
+from fedlens.dashboard.serve import MAIN_SCRIPT
+from fedlens.dashboard.widgets.options import STORE_VARIABLE, USER_VARIABLE
+from fedlens.store import Store
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from dashboard.faults.jobs import Question
-from dashboard.faults.places import RunPlace
-from server.kept_diagnoses import FORMAT
+from fedlens.dashboard.faults.jobs import Question
+from fedlens.dashboard.faults.places import RunPlace
+from fedlens.diagnosis.stored_answers import FORMAT
 
 TURNED = {
     "fault": "rotate90",

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from server.store import (
+from fedlens.store import (
     BatchRecord,
     LabelRecord,
     LedgerRow,

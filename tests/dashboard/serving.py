@@ -11,7 +11,7 @@ from pathlib import Path
 TOKEN = "token-of-the-tests-0123456789"
 LINK = re.compile(r"http://127\.0\.0\.1:(\d+)/\?token=\S+")
 SERVE = (
-    "import sys; from dashboard.serve import serve; "
+    "import sys; from fedlens.dashboard.serve import serve; "
     "serve(sys.argv[1], token=sys.argv[2], port=int(sys.argv[3]))"
 )
 CHROMIUM = Path("/usr/bin/chromium")

@@ -8,8 +8,8 @@ from typing import Any
 import populated
 import pytest
 
-from dashboard.answers import take
-from server.store import Store
+from fedlens.dashboard.labelling.answers import take
+from fedlens.store import Store
 
 
 @pytest.fixture

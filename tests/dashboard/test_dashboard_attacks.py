@@ -19,13 +19,13 @@ from starlette.websockets import WebSocketDisconnect
 from streamlit.testing.v1 import AppTest
 from test_dashboard_auth import inside
 
-import dashboard
-from dashboard import account, guessing
-from dashboard.account import require_later
-from dashboard.auth import AuthMiddleware, SessionTokens
-from dashboard.desk_api import desk_routes
-from dashboard.plain_text import plain
-from server.store import Role, Store, StoreError
+from fedlens import dashboard
+from fedlens.dashboard.access import account, rate_limit
+from fedlens.dashboard.access.account import require_later
+from fedlens.dashboard.access.auth import AuthMiddleware, SessionTokens
+from fedlens.dashboard.labelling.desk_api import desk_routes
+from fedlens.dashboard.widgets.plain_text import plain
+from fedlens.store import Role, Store, StoreError
 
 Opener = Callable[..., AppTest]
 PASSWORD = "correct horse"
@@ -38,7 +38,7 @@ def store(store_at: tuple[str, Store]) -> Store:
 
 @pytest.fixture
 def tokens(store: Store, monkeypatch: pytest.MonkeyPatch) -> SessionTokens:
-    monkeypatch.setattr(guessing, "WRONG_DELAY", 0)
+    monkeypatch.setattr(rate_limit, "WRONG_DELAY", 0)
     return SessionTokens(TOKEN, 8501, store)
 
 
@@ -110,13 +110,13 @@ def test_behind_tls_the_cookie_stays_within_tls(
 
 def test_how_long_a_wrong_try_takes_tells_nothing() -> None:
     async def seconds(work: float) -> float:
-        limit, began = guessing.GuessLimit(), anyio.current_time()
+        limit, began = rate_limit.GuessLimit(), anyio.current_time()
         await limit.take_turn(lambda: time.sleep(work))
         return anyio.current_time() - began
 
     taken = [anyio.run(seconds, work) for work in (0.0, 0.2)]
     assert abs(taken[0] - taken[1]) < 0.1
-    assert min(taken) >= 0.99 * guessing.WRONG_DELAY
+    assert min(taken) >= 0.99 * rate_limit.WRONG_DELAY
 
 
 def test_refused_tries_are_in_the_log_once_a_day(store: Store, tokens: SessionTokens) -> None:
@@ -282,7 +282,7 @@ def test_a_project_s_name_is_no_shell_command(open_page: Opener, store: Store) -
 
 
 def populated_answer(store: Store, project: int, user: int, sample: int) -> None:
-    from server.store import Annotation
+    from fedlens.store import Annotation
 
     label = store.labels(project)[0].label_id
     store.annotate(

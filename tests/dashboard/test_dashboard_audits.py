@@ -9,9 +9,9 @@ import populated
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard.audits import ALARM, KINDS, newest, table
-from dashboard.frames import rows_of
-from server.store import AuditRecord, Store
+from fedlens.dashboard.runs.audits import ALARM, KINDS, newest, table
+from fedlens.dashboard.widgets.tables import rows_of
+from fedlens.store import AuditRecord, Store
 
 Opener = Callable[..., AppTest]
 

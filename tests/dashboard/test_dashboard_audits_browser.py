@@ -7,8 +7,8 @@ import pytest
 from serving import Served
 from test_dashboard_audits import an_audit, the_alarm
 
-from dashboard.audits import ALARM
-from server.store import Store
+from fedlens.dashboard.runs.audits import ALARM
+from fedlens.store import Store
 
 pytestmark = pytest.mark.browser
 

@@ -22,10 +22,10 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from dashboard import auth, guessing
-from dashboard.auth import SESSION_SECONDS, AuthMiddleware, SessionTokens
-from dashboard.errors import DashboardError
-from server.store import Store, accounts
+from fedlens.dashboard.access import auth, rate_limit
+from fedlens.dashboard.access.auth import SESSION_SECONDS, AuthMiddleware, SessionTokens
+from fedlens.dashboard.widgets.errors import DashboardError
+from fedlens.store import Store, accounts
 
 HTML = {"accept": "text/html"}
 
@@ -54,7 +54,7 @@ def tokens(store: Store) -> SessionTokens:
 
 @pytest.fixture
 def client(monkeypatch: pytest.MonkeyPatch, tokens: SessionTokens) -> TestClient:
-    monkeypatch.setattr(guessing, "WRONG_DELAY", 0)
+    monkeypatch.setattr(rate_limit, "WRONG_DELAY", 0)
     return TestClient(AuthMiddleware(inside, tokens), follow_redirects=False)
 
 
@@ -267,25 +267,25 @@ def test_wrong_tries_in_parallel_wait_for_each_other() -> None:
     tries: list[float] = []
 
     async def guess() -> None:
-        limit = guessing.GuessLimit()
+        limit = rate_limit.GuessLimit()
         async with anyio.create_task_group() as group:
             for _ in range(4):
                 group.start_soon(limit.take_turn, lambda: tries.append(time.monotonic()))
 
     began = time.monotonic()
     anyio.run(guess)
-    assert time.monotonic() - began >= 3.9 * guessing.WRONG_DELAY
+    assert time.monotonic() - began >= 3.9 * rate_limit.WRONG_DELAY
     gaps = [later - before for before, later in itertools.pairwise(tries)]
     # a busy machine may be late with one and not with the next
-    assert min(gaps) >= 0.5 * guessing.WRONG_DELAY
+    assert min(gaps) >= 0.5 * rate_limit.WRONG_DELAY
 
 
 def test_who_waits_too_long_is_turned_away_unchecked(monkeypatch) -> None:
-    monkeypatch.setattr(guessing, "LONGEST_WAIT", 0.1)
+    monkeypatch.setattr(rate_limit, "LONGEST_WAIT", 0.1)
     refused = []
 
     async def guess() -> None:
-        limit = guessing.GuessLimit()
+        limit = rate_limit.GuessLimit()
 
         async def one() -> None:
             try:

@@ -11,7 +11,7 @@ import populated
 import pytest
 from serving import Served, start_dashboard, stop_dashboard
 
-from server.store import SampleFilter, Store
+from fedlens.store import SampleFilter, Store
 
 playwright = pytest.importorskip("playwright.sync_api")
 pytestmark = pytest.mark.browser

@@ -9,13 +9,13 @@ import populated
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard import sample_map
-from dashboard.compare.blind import TRIALS, BlindTest, p_value
-from dashboard.compare.features import components, nearest, oddness
-from dashboard.compare.sides import mean_pictures, same_but_seed
-from dashboard.compare.statistics import differences
-from dashboard.sample_order import COMMON, LIKE, ODD, STORED, arranged
-from server.store import SampleFilter, Store
+from fedlens.dashboard.compare.blind import TRIALS, BlindTest, p_value
+from fedlens.dashboard.compare.features import components, nearest, oddness
+from fedlens.dashboard.compare.sides import mean_pictures, same_but_seed
+from fedlens.dashboard.compare.statistics import differences
+from fedlens.dashboard.samples import map as sample_map
+from fedlens.dashboard.samples.order import COMMON, LIKE, ODD, STORED, arranged
+from fedlens.store import SampleFilter, Store
 
 Opener = Callable[..., AppTest]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from accountant.ledger.population import Population, PopulationTerms
-from accountant.ledger.terms import population_folder
-from dashboard.faults.answer import KeptFinding
-from dashboard.faults.confirm import card, offer_for
+from fedlens.accountant.ledger.population import Population, PopulationTerms
+from fedlens.accountant.ledger.terms import population_folder
+from fedlens.dashboard.faults.answer import KeptFinding
+from fedlens.dashboard.faults.confirm import card, offer_for
 
 CONFIG = {"data.users": 1000, "privacy.delta": 1e-6, "privacy.population": "", "data.slice": ""}
 EVERY = tuple(range(10))

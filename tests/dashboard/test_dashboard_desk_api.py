@@ -10,10 +10,10 @@ from serving import TOKEN
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from dashboard.answers import scope_of
-from dashboard.auth import AuthMiddleware, SessionTokens
-from dashboard.desk_api import LARGEST_REQUEST, desk_routes
-from server.store import Role, SampleFilter, Store
+from fedlens.dashboard.access.auth import AuthMiddleware, SessionTokens
+from fedlens.dashboard.labelling.answers import scope_of
+from fedlens.dashboard.labelling.desk_api import LARGEST_REQUEST, desk_routes
+from fedlens.store import Role, SampleFilter, Store
 
 HEADERS = {"x-fedlens-desk": "1"}
 
@@ -210,7 +210,7 @@ def test_another_person_s_answer_cannot_be_asked_for_by_its_id(store: Store, pro
 def test_of_a_very_long_list_only_the_first_are_taken(
     store: Store, project: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dashboard.answers.MOST_EVENTS", 3)
+    monkeypatch.setattr("fedlens.dashboard.labelling.answers.MOST_EVENTS", 3)
     events = [{"uuid": f"u{n}", "kind": "undo"} for n in range(5)]
     body = asked(store, project, events=events)
     said = client(store).post(f"/desk/{project}/sync", json=body, headers=HEADERS).json()

@@ -14,17 +14,17 @@ import populated
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard import processes
-from dashboard.faults import jobs, words
-from dashboard.faults.answer import UNEXPLAINED, AnswerError, percent, read_answer
-from dashboard.faults.jobs import Diagnoses, Question
-from dashboard.faults.looks import pictures
-from dashboard.faults.places import RunPlace, places
-from dashboard.images import base64_text
-from fedlens.keeping import keep_diagnosis, place_of_diagnosis
-from server.diagnosis import report
-from server.kept_diagnoses import MOST_PICTURED
-from server.store import Store
+from fedlens.api.kept_answers import keep_diagnosis, place_of_diagnosis
+from fedlens.dashboard import processes
+from fedlens.dashboard.faults import jobs, words
+from fedlens.dashboard.faults.answer import UNEXPLAINED, AnswerError, percent, read_answer
+from fedlens.dashboard.faults.jobs import Diagnoses, Question
+from fedlens.dashboard.faults.looks import pictures
+from fedlens.dashboard.faults.places import RunPlace, places
+from fedlens.dashboard.samples.images import base64_text
+from fedlens.diagnosis import report
+from fedlens.diagnosis.stored_answers import MOST_PICTURED
+from fedlens.store import Store
 
 Opener = Callable[..., AppTest]
 FOUND = diagnosed.said(findings=[diagnosed.TURNED])

@@ -15,14 +15,14 @@ import pytest
 from streamlit.testing.v1 import AppTest
 from test_dashboard_diagnosis import FOUND, answered, page_text
 
-from dashboard import processes
-from dashboard.faults import jobs, panel
-from dashboard.faults.jobs import Diagnoses, Job, Question
-from dashboard.faults.places import RunPlace
-from dashboard.faults.progress import failed, progress
-from dashboard.processes import reason
-from server.diagnosis_steps import STEPS, DiagnosisStep, read_step
-from server.store import Store
+from fedlens.dashboard import processes
+from fedlens.dashboard.faults import jobs, panel
+from fedlens.dashboard.faults.jobs import Diagnoses, Job, Question
+from fedlens.dashboard.faults.places import RunPlace
+from fedlens.dashboard.faults.progress import failed, progress
+from fedlens.dashboard.processes import reason
+from fedlens.diagnosis.steps import STEPS, DiagnosisStep, read_step
+from fedlens.store import Store
 
 Opener = Callable[..., AppTest]
 WAITS = "import time; time.sleep(60)"

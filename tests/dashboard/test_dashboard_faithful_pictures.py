@@ -17,16 +17,16 @@ from PIL import Image
 from streamlit.testing.v1 import AppTest
 from test_dashboard_diagnosis import page_text
 
-from dashboard.audits import table
-from dashboard.charts import epsilon_frame
-from dashboard.compare.sides import Side
-from dashboard.enlarging import size_of, whole_factor
-from dashboard.images import to_png
-from dashboard.markup import picture
-from dashboard.percentiles import curve_frame
-from dashboard.privacy import delta_text
-from dashboard.views import review
-from server.store import (
+from fedlens.dashboard.compare.sides import Side
+from fedlens.dashboard.runs.audits import table
+from fedlens.dashboard.runs.privacy import delta_text
+from fedlens.dashboard.samples.images import to_png
+from fedlens.dashboard.samples.percentiles import curve_frame
+from fedlens.dashboard.samples.scaling import size_of, whole_factor
+from fedlens.dashboard.views import review
+from fedlens.dashboard.widgets.charts import epsilon_frame
+from fedlens.dashboard.widgets.markup import picture
+from fedlens.store import (
     Annotation,
     AuditRecord,
     BatchRecord,

@@ -14,12 +14,12 @@ import pytest
 from streamlit.testing.v1 import AppTest
 from test_dashboard_diagnosis import page_text
 
-from dashboard.faults.answer import read_answer
-from dashboard.faults.places import RunPlace
-from dashboard.findings.evidence import frozen, probes_of, thawed
-from dashboard.findings.report import report
 from fedlens.cli import main
-from server.store import FindingRecord, Store
+from fedlens.dashboard.faults.answer import read_answer
+from fedlens.dashboard.faults.places import RunPlace
+from fedlens.dashboard.findings.evidence import frozen, probes_of, thawed
+from fedlens.dashboard.findings.report import report
+from fedlens.store import FindingRecord, Store
 
 Opener = Callable[..., AppTest]
 FOUND = diagnosed.said(findings=[diagnosed.TURNED])

@@ -9,7 +9,7 @@ import populated
 import pytest
 from serving import Served
 
-from server.store import SampleFilter, Store
+from fedlens.store import SampleFilter, Store
 
 pytest.importorskip("playwright.sync_api")
 pytestmark = pytest.mark.browser

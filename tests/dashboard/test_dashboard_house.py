@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dashboard.components import labeller
+from fedlens.dashboard.components import labeller
 
 ROOT = Path(__file__).resolve().parents[2]
 DASHBOARD = ROOT / "dashboard"
@@ -71,8 +71,8 @@ def test_streamlit_is_imported_by_the_dashboard_only() -> None:
 
 def test_the_dashboard_loads_no_training_code() -> None:
     script = (
-        "import sys, dashboard.serve, dashboard.session, dashboard.charts, dashboard.images\n"
-        "import dashboard.answers, dashboard.components.grid, dashboard.components.labeller\n"
+        "import sys, fedlens.dashboard.serve, fedlens.dashboard.access.session, fedlens.dashboard.widgets.charts, fedlens.dashboard.samples.images\n"
+        "import fedlens.dashboard.labelling.answers, fedlens.dashboard.components.grid, fedlens.dashboard.components.labeller\n"
         "assert not {'torch', 'flwr', 'client', 'models'} & set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", script], check=True)

@@ -8,7 +8,7 @@ import populated
 import pytest
 from serving import Served
 
-from server.store import Annotation, LabelRecord, Store
+from fedlens.store import Annotation, LabelRecord, Store
 
 pytest.importorskip("playwright.sync_api")
 pytestmark = pytest.mark.browser

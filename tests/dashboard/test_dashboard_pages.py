@@ -8,8 +8,8 @@ import populated
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard.plain_text import plain
-from server.store import Annotation, PresenceRow, SampleFilter, Store
+from fedlens.dashboard.widgets.plain_text import plain
+from fedlens.store import Annotation, PresenceRow, SampleFilter, Store
 
 PAGES = ("runs", "run", "diagnosis", "samples", "compare", "annotate")
 Opener = Callable[..., AppTest]

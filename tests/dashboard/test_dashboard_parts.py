@@ -11,13 +11,14 @@ import populated
 import pytest
 from PIL import Image
 
-from dashboard import charts, images, percentiles
-from dashboard.components.grid import grid_data, picked_id
-from dashboard.label_sets import RESERVED, default_labels, read_labels
-from dashboard.privacy import epsilon_text, figures
-from dashboard.strips import arrange
-from dashboard.views.run import about
-from server.store import RoundRecord, SampleFilter, Store, StoredSample, StoreError
+from fedlens.dashboard.components.grid import grid_data, picked_id
+from fedlens.dashboard.labelling.label_sets import RESERVED, default_labels, read_labels
+from fedlens.dashboard.runs.privacy import epsilon_text, figures
+from fedlens.dashboard.samples import images, percentiles
+from fedlens.dashboard.samples.progress_strip import arrange
+from fedlens.dashboard.views.run import about
+from fedlens.dashboard.widgets import charts
+from fedlens.store import RoundRecord, SampleFilter, Store, StoredSample, StoreError
 
 
 def pixels_of(png: bytes) -> np.ndarray:

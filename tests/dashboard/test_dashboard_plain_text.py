@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dashboard.markup import text
-from dashboard.plain_text import plain
+from fedlens.dashboard.widgets.markup import text
+from fedlens.dashboard.widgets.plain_text import plain
 
 RIGHT_TO_LEFT = "\u202e"
 

@@ -9,12 +9,12 @@ import populated
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from server.store import EXPORTERS, Annotation, Store
+from fedlens.store import EXPORTERS, Annotation, Store
 
 MODULE = """
 import streamlit as st
-from dashboard.pages import DashboardPage
-from dashboard.session import store
+from fedlens.dashboard.widgets.pages import DashboardPage
+from fedlens.dashboard.access.session import store
 
 class Count:
     title, suffix, media_type = "How many", ".txt", "text/plain"

@@ -11,8 +11,7 @@ import pytest
 from serving import Served
 from streamlit.testing.v1 import AppTest
 
-from dashboard.frames import rows_of
-from dashboard.privatizers import (
+from fedlens.dashboard.runs.privatizers import (
     attack_table,
     certified_table,
     fairness_table,
@@ -21,7 +20,8 @@ from dashboard.privatizers import (
     sensitive_chart,
     strongest,
 )
-from server.store import (
+from fedlens.dashboard.widgets.tables import rows_of
+from fedlens.store import (
     PrivatizerAttack,
     PrivatizerCurve,
     PrivatizerPoint,

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from serving import TOKEN, start_dashboard, stop_dashboard
 
-from dashboard.errors import DashboardError
-from dashboard.serve import serve
-from server.store import Store, StoreError, StoreVersionError
+from fedlens.dashboard.serve import serve
+from fedlens.dashboard.widgets.errors import DashboardError
+from fedlens.store import Store, StoreError, StoreVersionError
 
 
 @pytest.fixture
@@ -78,9 +78,9 @@ def test_the_token_is_in_no_log_and_the_end_is_quick(url: str, tmp_path: Path) -
 BUSY = """
 import sys, time
 from pathlib import Path
-from dashboard.faults import jobs
-from dashboard.faults.places import RunPlace
-from dashboard.serve import serve
+from fedlens.dashboard.faults import jobs
+from fedlens.dashboard.faults.places import RunPlace
+from fedlens.dashboard.serve import serve
 
 sleep = "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(60)"
 jobs.command_of = lambda _: [sys.executable, "-c", sleep, sys.argv[2]]
@@ -112,7 +112,7 @@ def test_a_server_that_is_ended_leaves_no_diagnosis_behind(url: str, tmp_path: P
 
 
 def test_a_random_token_is_announced_once_the_page_answers(url: str, tmp_path: Path) -> None:
-    script = "import sys; from dashboard.serve import serve; serve(sys.argv[1], port=0)"
+    script = "import sys; from fedlens.dashboard.serve import serve; serve(sys.argv[1], port=0)"
     links = []
     for _ in range(2):
         with subprocess.Popen(
@@ -127,7 +127,7 @@ def test_a_random_token_is_announced_once_the_page_answers(url: str, tmp_path: P
 
 def test_streamlit_is_set_up_to_be_quiet() -> None:
     script = (
-        "from dashboard.options import OPTIONS, apply; apply()\n"
+        "from fedlens.dashboard.widgets.options import OPTIONS, apply; apply()\n"
         "from streamlit import config\n"
         "assert all(config.get_option(k) == v for k, v in OPTIONS.items())\n"
         "assert config.get_option('browser.gatherUsageStats') is False\n"

@@ -16,10 +16,10 @@ import pytest
 from streamlit.testing.v1 import AppTest
 from test_dashboard_diagnosis import page_text
 
-from dashboard import processes
-from dashboard.faults.places import RunPlace
-from dashboard.students.jobs import LabelsOfProject, StudentJobs
-from server.store import Annotation, Store
+from fedlens.dashboard import processes
+from fedlens.dashboard.faults.places import RunPlace
+from fedlens.dashboard.students.jobs import LabelsOfProject, StudentJobs
+from fedlens.store import Annotation, Store
 
 Opener = Callable[..., AppTest]
 SAID = {

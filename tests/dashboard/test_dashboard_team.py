@@ -9,7 +9,7 @@ import populated
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from server.store import Annotation, Role, Store
+from fedlens.store import Annotation, Role, Store
 
 Opener = Callable[..., AppTest]
 LOOK = {"runs", "run", "samples", "results", "privatizers"}

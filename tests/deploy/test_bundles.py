@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedlens.deploy.bundles import COMPONENTS, LARGEST, bundle_problem
-from server.config.tree import Config
-from simulations.transports.flower_app import COMPONENTS as SIMULATED
-from simulations.transports.flower_app import write_app
+from fedlens.server.config.tree import Config
+from fedlens.simulations.transports.flower_app import COMPONENTS as SIMULATED
+from fedlens.simulations.transports.flower_app import write_app
 
 
 @pytest.fixture

@@ -11,15 +11,15 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 
-from client.node_policy import NodePolicy
+from fedlens.client.node.policy import NodePolicy
 from fedlens.deploy.certificates import issue_server, make_authority
 from fedlens.deploy.initialise import FederationPlan, add_operator, initialise
 from fedlens.deploy.keys import UnusableKey, new_node_key, read_public_key
 from fedlens.deploy.layout import DeployError, NodeSettings, read_folder, read_role
 from fedlens.deploy.services import programs_of
-from foundation.code_digest import code_sha256
-from foundation.errors import FedlensError
-from foundation.secure_sum import Identity, KeyRoster
+from fedlens.foundation.code_digest import code_sha256
+from fedlens.foundation.errors import FedlensError
+from fedlens.foundation.secure_sum import Identity, KeyRoster
 
 
 def private_parts(folder: Path) -> list[bytes]:
@@ -234,8 +234,8 @@ def test_a_runs_settings_name_files_of_the_superlinks_folder_and_its_owners_alon
     federation, tmp_path
 ):
     from fedlens.deploy.layout import SuperLinkSettings
-    from server.allowed_paths import check_paths
-    from server.config.tree import ConfigError
+    from fedlens.server.config.tree import ConfigError
+    from fedlens.server.paths import check_paths
 
     folder = federation / "superlink"
     settings = read_role(folder, SuperLinkSettings).model_copy(update={"paths": ("/srv/shared",)})

@@ -12,7 +12,7 @@ from flwr.supercore.constant import FLWR_IN_MEMORY_DB_NAME
 from flwr.supercore.object_store import ObjectStoreFactory
 from flwr.superlink.federation import NoOpFederationManager
 
-from accountant.noise import TEST_MODE_VARIABLE
+from fedlens.accountant.noise import TEST_MODE_VARIABLE
 from fedlens.deploy import services
 from fedlens.deploy.bundles import COMPONENTS
 from fedlens.deploy.keys import new_node_key, read_public_key
@@ -77,8 +77,8 @@ def test_a_node_with_other_code_takes_no_new_run(tmp_path, caplog):
 
     from flwr.cli.build import build_fab_from_disk
 
-    from server.config.tree import Config
-    from simulations.transports.flower_app import write_app
+    from fedlens.server.config.tree import Config
+    from fedlens.simulations.transports.flower_app import write_app
 
     content = build_fab_from_disk(write_app(tmp_path, Config(), {}, COMPONENTS))
     good = fab(content, hashlib.sha256(content).hexdigest())
@@ -96,8 +96,8 @@ def test_a_superlink_starts_the_installed_fedlens_for_an_operator_and_nothing_el
     from flwr.supercore.error import FlowerError
 
     from fedlens.deploy.run_rule import only_without_code
-    from server.config.tree import Config
-    from simulations.transports.flower_app import write_app
+    from fedlens.server.config.tree import Config
+    from fedlens.simulations.transports.flower_app import write_app
 
     content = build_fab_from_disk(write_app(tmp_path, Config(), {}, COMPONENTS))
     app = tmp_path / "fedlens-app"
@@ -120,8 +120,8 @@ def test_a_superlink_starts_the_installed_fedlens_for_an_operator_and_nothing_el
 def test_names_that_are_written_down_twice_agree():
     import flwr
 
-    from client.contract import PREFIX
-    from client.node_store import CONTRACT
+    from fedlens.client.contract import PREFIX
+    from fedlens.client.node.store import CONTRACT
     from fedlens.deploy import names
 
     assert (CONTRACT, PREFIX, flwr.__version__) == (names.CONTRACT, names.OWN_DATA, names.FLOWER)

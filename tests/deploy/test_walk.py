@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from walk_steps import Shell, Walk, draw_pictures, logs, of_this_checkout, outside, read_walk
 
-from accountant.ledger.ledger import Ledger
+from fedlens.accountant.ledger.ledger import Ledger
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 

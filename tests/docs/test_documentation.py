@@ -7,10 +7,10 @@ import tomllib
 
 import pytest
 
+from fedlens.api.presets import PRESETS, preset_names
 from fedlens.cli import VERBS
-from fedlens.presets import PRESETS, preset_names
-from server.config.reading import read_config
-from server.config.tree import RUN_KEYS, flatten
+from fedlens.server.config.loading import read_config
+from fedlens.server.config.tree import RUN_KEYS, flatten
 
 
 def test_the_readme_shows_every_verb(repository):

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 import torch
 
-from fedlens import privatizers
-from privatizers.networks.masks import MaskFilter
-from privatizers.networks.releasers import ConvReleaser
-from studies.metrics.filter_files import save_filter
+from fedlens.api import privatizer
+from fedlens.privatizers.attacks.filter_files import save_filter
+from fedlens.privatizers.networks.masks import MaskFilter
+from fedlens.privatizers.networks.releasers import ConvReleaser
 
 PAGE = "docs/how-to/train-a-privatizer.md"
 SHAPE = (3, 16, 16)
@@ -53,7 +53,7 @@ def run_script(text: str, kind: str, folder: Path, pictures: np.ndarray) -> np.n
 
 @pytest.mark.parametrize("kind", ["onnx", "torch"])
 def test_a_script_without_fedlens_releases_what_the_filter_does(
-    kind: privatizers.Kind, tmp_path: Path, repository: Path
+    kind: privatizer.Kind, tmp_path: Path, repository: Path
 ) -> None:
     if kind == "onnx":
         pytest.importorskip("onnxruntime")
@@ -61,7 +61,7 @@ def test_a_script_without_fedlens_releases_what_the_filter_does(
     keep[:, :8] = True
     net = MaskFilter(torch.full(SHAPE, 0.1), keep, torch.full(SHAPE, 0.5))
     kept = save_filter(net, SHAPE, tmp_path / "filter.safetensors")
-    privatizers.export(kept, kind=kind)
+    privatizer.export(kept, kind=kind)
     pictures = np.full((4, *SHAPE), 100, np.uint8)
     sent = run_script(scripts(repository)[kind], kind, tmp_path, pictures)
     assert sent.shape == pictures.shape and sent.dtype == np.uint8
@@ -76,7 +76,7 @@ def test_a_filter_without_noise_gives_the_filter_s_own_answer(
     pytest.importorskip("onnxruntime")
     net = ConvReleaser(SHAPE, 2, code=4, noisy=False).eval()
     kept = save_filter(net, SHAPE, tmp_path / "filter.safetensors")
-    privatizers.export(kept, kind="onnx")
+    privatizer.export(kept, kind="onnx")
     pictures = np.random.default_rng(0).integers(0, 256, (3, *SHAPE), dtype=np.uint8)
     sent = run_script(scripts(repository)["onnx"], "onnx", tmp_path, pictures)
     records = torch.from_numpy(pictures.astype(np.float32)) / 127.5 - 1

@@ -9,11 +9,11 @@ import sys
 
 import pytest
 
-from accountant.account import Account
-from accountant.events import GaussianRelease, SubsampledGaussian
-from accountant.ledger.chain import _ENTRY_KEYS
-from accountant.ledger.export import export_of
-from accountant.ledger.ledger import Ledger
+from fedlens.accountant.account import Account
+from fedlens.accountant.events import GaussianRelease, SubsampledGaussian
+from fedlens.accountant.ledger.chain import _ENTRY_KEYS
+from fedlens.accountant.ledger.export import export_of
+from fedlens.accountant.ledger.ledger import Ledger
 
 POISSON = SubsampledGaussian("user", "poisson", "add-remove", 0.1, 2.0, 0.35)
 EVERYBODY = SubsampledGaussian("user", "none", "add-remove", 1.0, 8.0, 0.35)

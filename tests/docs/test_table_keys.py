@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from studies.table1.figures import Group
-from studies.table1.guarantees import Guarantee
-from studies.table1.rows import ROWS
-from studies.table1.table import TableLine
+from fedlens_research.table1.figures import Group
+from fedlens_research.table1.guarantees import Guarantee
+from fedlens_research.table1.rows import ROWS
+from fedlens_research.table1.table import TableLine
 
 
 def test_every_key_of_a_line_of_the_table_is_documented(repository):

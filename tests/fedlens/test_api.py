@@ -16,9 +16,9 @@ import torch
 from torch.utils.data import DataLoader
 
 import fedlens
-from fedlens.runs import Run
-from fedlens.samples import MissingPackage
-from server.store import open_store
+from fedlens.api.runs import Run
+from fedlens.api.samples import MissingPackage
+from fedlens.store import open_store
 
 
 def test_importing_is_light():

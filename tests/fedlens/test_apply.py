@@ -16,13 +16,13 @@ import pytest
 import torch
 from PIL import Image
 
-from fedlens import privatizers
+from fedlens.api import privatizer
+from fedlens.api.filter_noise import AT_ONCE, Releaser, keyed_noise, system_noise
 from fedlens.cli import main
-from fedlens.releasing import AT_ONCE, Releaser, keyed_noise, system_noise
-from privatizers.networks.masks import MaskFilter
-from privatizers.networks.releasers import ConvReleaser, LstmReleaser
-from privatizers.system_noise import system_normal
-from studies.metrics.filter_files import RecordUnits, save_filter
+from fedlens.privatizers.attacks.filter_files import RecordUnits, save_filter
+from fedlens.privatizers.networks.masks import MaskFilter
+from fedlens.privatizers.networks.releasers import ConvReleaser, LstmReleaser
+from fedlens.privatizers.system_noise import system_normal
 
 SIDE, STEPS, UNIT = 16, 8, 500.0
 NAMES = ("cat", "dog"), ("blue", "red")
@@ -274,11 +274,11 @@ def test_a_stream_runs_through(packed: bool, tmp_path: Path, repository: Path) -
 
 
 def test_the_names_of_values_travel_with_the_filter(tmp_path: Path) -> None:
-    loaded = privatizers.load(kept(tmp_path))
+    loaded = privatizer.load(kept(tmp_path))
     assert (loaded.utility_names, loaded.sensitive_names) == NAMES
-    found = privatizers.export(kept(tmp_path)).to_json()
+    found = privatizer.export(kept(tmp_path)).to_json()
     assert found["sensitive_names"] == list(NAMES[1])
-    assert privatizers.load(kept_series(tmp_path)).unit == UNIT
+    assert privatizer.load(kept_series(tmp_path)).unit == UNIT
 
 
 def _source(folder: Path, name: str) -> Path:

@@ -12,12 +12,12 @@ import tarfile
 import pytest
 
 import fedlens
-from fedlens.backups import MANIFEST, BackupError
+from fedlens.api.backups import MANIFEST, BackupError
 from fedlens.cli import main
-from foundation.errors import FedlensError
-from server.private_step import PrivateStep
-from server.run_directory import RunDirectory
-from server.store import open_store
+from fedlens.foundation.errors import FedlensError
+from fedlens.server.round.step import PrivateStep
+from fedlens.server.run.directory import RunDirectory
+from fedlens.store import open_store
 
 
 @pytest.fixture
@@ -313,11 +313,11 @@ def test_many_entries_and_a_deep_or_long_list_are_refused_at_once(tmp_path, monk
     deep = listed(tmp_path / "deep.tar", [], {"x": "0"}, head=b"[" * 200_000)
     with pytest.raises(BackupError, match="damaged list"):
         fedlens.restore(deep, tmp_path / "back")
-    monkeypatch.setattr("fedlens.backups.MOST_FILES", 3)
+    monkeypatch.setattr("fedlens.api.backups.MOST_FILES", 3)
     many = listed(tmp_path / "many.tar", [plain(str(n)) for n in range(4)])
     with pytest.raises(BackupError, match="lists 4 files"):
         fedlens.restore(many, tmp_path / "back")
-    monkeypatch.setattr("fedlens.backups.LARGEST_MANIFEST", 100)
+    monkeypatch.setattr("fedlens.api.backups.LARGEST_MANIFEST", 100)
     with pytest.raises(BackupError, match="none of ours"):
         fedlens.restore(many, tmp_path / "back")
 

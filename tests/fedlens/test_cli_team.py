@@ -11,9 +11,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from fedlens import runs
+from fedlens.api import runs
 from fedlens.cli import main
-from server.store import (
+from fedlens.store import (
     Annotation,
     BatchRecord,
     LabelRecord,

@@ -8,7 +8,7 @@ import pytest
 
 import fedlens
 from fedlens.cli import main
-from server.diagnosis.unreferenced import FAMILIES
+from fedlens.diagnosis.unreferenced import FAMILIES
 
 
 def test_a_run_is_asked_without_any_reference(tiny_run, capsys):

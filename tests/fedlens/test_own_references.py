@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from client.datasets.registry import DATASETS
-from fedlens.diagnosing import diagnose, power
-from fedlens.runs import Run
-from foundation.errors import WrongUse
-from server.config.tree import Config
-from server.kept_diagnoses import PUBLIC, is_public
-from server.run_directory import RunDirectory
+from fedlens.api.diagnoses import diagnose, power
+from fedlens.api.runs import Run
+from fedlens.data.registry import DATASETS
+from fedlens.diagnosis.stored_answers import PUBLIC, is_public
+from fedlens.foundation.errors import WrongUse
+from fedlens.server.config.tree import Config
+from fedlens.server.run.directory import RunDirectory
 
 
 def a_run(tmp_path, name: str) -> Run:

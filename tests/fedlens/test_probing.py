@@ -8,11 +8,11 @@ from shutil import copytree
 import pytest
 
 import fedlens
-from accountant.ledger.ledger import Ledger
-from accountant.ledger.population import OutOfBudget, Population
+from fedlens.accountant.ledger.ledger import Ledger
+from fedlens.accountant.ledger.population import OutOfBudget, Population
 from fedlens.cli import main
-from foundation.errors import ExitStatus, FedlensError, WrongUse
-from server.population import population_folder
+from fedlens.foundation.errors import ExitStatus, FedlensError, WrongUse
+from fedlens.server.ledger.population import population_folder
 
 ASKED = ["--probe", "label_share:3", "--epsilon", "1"]
 
@@ -63,7 +63,7 @@ def test_a_measure_comes_back_in_its_own_units(tiny_run, tmp_path):
 def test_the_population_pays_and_refuses_what_its_owner_does_not_leave_to_probes(
     tiny, clinic, tmp_path, capsys
 ):
-    from fedlens.simulating import chosen_config
+    from fedlens.api.simulations import chosen_config
 
     config = chosen_config(settings={**tiny, "privacy.population": "clinic"})
     found = fedlens.probe(config, "intensity", epsilon=1.0, out=tmp_path / "one")
@@ -116,7 +116,7 @@ def test_every_epsilon_is_told_with_its_delta(tiny_run, capsys):
 
 
 def test_a_run_of_records_or_with_a_privatizer_is_not_probed(tiny):
-    from fedlens.simulating import chosen_config
+    from fedlens.api.simulations import chosen_config
 
     record = chosen_config(settings={**tiny, "privacy.unit": "record", "privacy.delta": 1e-6})
     with pytest.raises(WrongUse, match="asks users"):
@@ -134,8 +134,8 @@ def test_the_library_is_listed(capsys):
 
 
 def test_a_task_of_the_same_name_changes_nothing_that_was_priced(tiny):
-    from fedlens.probing import probe_config
-    from fedlens.simulating import chosen_config
+    from fedlens.api.probes import probe_config
+    from fedlens.api.simulations import chosen_config
 
     own = {"kind": "probe", "rounds": 3, "sampling_rate": 0.5, "clipping_norm": 0.2}
     named = {"schedule": "probe", **{f"tasks.probe.{name}": value for name, value in own.items()}}

@@ -22,14 +22,14 @@ pytestmark = pytest.mark.slow
 
 LINK = re.compile(r"http://127\.0\.0\.1:\d+/\?token=\S+")
 PACKED = (
-    "client/datasets/embedded_data/mnist-sample.npz.xz",
+    "data/embedded_data/mnist-sample.npz.xz",
     "dashboard/components/grid.css",
     "dashboard/components/grid.js",
     "fedlens/deploy/templates/Dockerfile",
-    "server/store/migrations/env.py",
+    "store/migrations/env.py",
     "simulations/presets/demo.toml",
-    "studies/papers/mixture.toml",
-    "studies/table1/published.toml",
+    "research/fedlens_research/papers/mixture.toml",
+    "research/fedlens_research/table1/published.toml",
 )
 
 

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation.files import make_folder_durably, write_durably
-from foundation.json_values import json_value
-from foundation.rounding import rounded_up
+from fedlens.foundation.files import make_folder_durably, write_durably
+from fedlens.foundation.json_values import json_value
+from fedlens.foundation.rounding import rounded_up
 
 
 def test_a_file_is_replaced_whole_and_nothing_is_left_beside(tmp_path: Path) -> None:

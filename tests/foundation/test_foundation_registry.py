@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from foundation.errors import WrongUse
-from foundation.registry import PluginError, Registry
+from fedlens.foundation.errors import WrongUse
+from fedlens.foundation.registry import PluginError, Registry
 
 OWN = {"plus": "operator:add", "minus": "operator:sub"}
 ENTRY_POINTS = """

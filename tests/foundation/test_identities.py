@@ -8,8 +8,8 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
-from foundation.secure_sum import Identity, KeyRoster, SecureSumError
-from foundation.secure_sum.identities import signed_by
+from fedlens.foundation.secure_sum import Identity, KeyRoster, SecureSumError
+from fedlens.foundation.secure_sum.identities import signed_by
 
 KEYS = {
     "ed25519": ed25519.Ed25519PrivateKey.generate,

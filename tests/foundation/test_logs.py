@@ -10,8 +10,8 @@ import sys
 
 import pytest
 
-from foundation.code_digest import NODE_PACKAGES, CodeError, code_sha256
-from foundation.logs import FORMAT_VARIABLE, set_up_logs
+from fedlens.foundation.code_digest import NODE_PACKAGES, CodeError, code_sha256
+from fedlens.foundation.logs import FORMAT_VARIABLE, set_up_logs
 
 
 def test_a_line_is_one_json_object(monkeypatch, capsys):
@@ -31,9 +31,9 @@ def test_a_line_is_one_json_object(monkeypatch, capsys):
 def test_text_is_the_default_and_other_packages_are_left_alone(monkeypatch, capsys):
     monkeypatch.delenv(FORMAT_VARIABLE, raising=False)
     set_up_logs()
-    logging.getLogger("client.app").info("hello")
+    logging.getLogger("fedlens.client.app").info("hello")
     logging.getLogger("elsewhere").info("not ours")
-    assert capsys.readouterr().err == "INFO client.app: hello\n"
+    assert capsys.readouterr().err == "INFO fedlens.client.app: hello\n"
 
 
 def test_the_codes_hash_is_of_every_file_and_name(tmp_path, monkeypatch):
@@ -54,7 +54,7 @@ def test_the_codes_hash_is_of_every_file_and_name(tmp_path, monkeypatch):
 
 NODE_MODULES = """
 import importlib, pkgutil, sys
-import client.app
+import fedlens.client.app
 import fedlens.deploy.services
 import fedlens.deploy.supernode
 for package in ("client", "privatizers", "models", "accountant", "foundation"):

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from foundation.profile import REST, profiled, span, timed
+from fedlens.foundation.profile import REST, profiled, span, timed
 
 
 @timed("inner")

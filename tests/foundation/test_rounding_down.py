@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from foundation.rounding import rounded_down, rounded_up
+from fedlens.foundation.rounding import rounded_down, rounded_up
 
 
 @pytest.mark.parametrize("value", [1.2399, 0.0123999, 123_999.0, 1e-9, 1.23, 0.1 + 0.2, 1.0])

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from foundation.secure_sum import (
+from fedlens.foundation.secure_sum import (
     Advert,
     Identity,
     KeyRoster,
@@ -26,8 +26,8 @@ from foundation.secure_sum import (
     packed,
     unpacked,
 )
-from foundation.secure_sum.adverts import agreement, view_of
-from foundation.secure_sum.words import add_mask
+from fedlens.foundation.secure_sum.adverts import agreement, view_of
+from fedlens.foundation.secure_sum.words import add_mask
 
 
 def terms_of(parties=5, least=4, colluding=1, threshold=0, size=12, bits=40, **more) -> SumTerms:

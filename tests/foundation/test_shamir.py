@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from foundation.secure_sum import SecureSumError
-from foundation.secure_sum.field import PRIME, combined, evaluate, split, weights_at_zero
+from fedlens.foundation.secure_sum import SecureSumError
+from fedlens.foundation.secure_sum.field import PRIME, combined, evaluate, split, weights_at_zero
 
 
 def test_known_values():

@@ -8,10 +8,10 @@ import time
 
 import pytest
 
-from client.datasets.sources.records import SourceColumns, SourceError
-from client.datasets.sources.tars import tar_records
-from fedlens.backups import BackupError, restore
-from foundation.tars import MOST_SIZE, CautiousMember, EndingStream
+from fedlens.api.backups import BackupError, restore
+from fedlens.data.formats.records import SourceColumns, SourceError
+from fedlens.data.formats.tars import tar_records
+from fedlens.foundation.tars import MOST_SIZE, CautiousMember, EndingStream
 
 
 def member(name: str, size: int, kind: bytes = tarfile.REGTYPE, content: bytes = b"x") -> bytes:

@@ -8,9 +8,9 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from foundation.errors import WrongUse
-from foundation.profile import profiled, span
-from foundation.traces import VARIABLE, traced, traces
+from fedlens.foundation.errors import WrongUse
+from fedlens.foundation.profile import profiled, span
+from fedlens.foundation.traces import VARIABLE, traced, traces
 
 
 def spans_in(path):
@@ -43,7 +43,7 @@ def test_without_the_variable_nothing_is_loaded_and_nothing_kept():
     import sys
 
     code = (
-        "import sys\nfrom foundation.traces import traced, traces\n"
+        "import sys\nfrom fedlens.foundation.traces import traced, traces\n"
         "with traces({}), traced('round', round=1): pass\n"
         "print([name for name in sys.modules if 'opentelemetry' in name])"
     )

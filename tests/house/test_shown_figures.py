@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from accountant.ledger.prior import PriorReleases
-from server.pretrained_filter import PretrainedFilter
-from server.store.exporters.samples import LabelledSample, statements
-from server.store.records import StoredBatch
-from server.store.sample_archive import archive
+from fedlens.accountant.ledger.prior import PriorReleases
+from fedlens.server.learning.pretrained_filter import PretrainedFilter
+from fedlens.store.exporters.samples import LabelledSample, statements
+from fedlens.store.records import StoredBatch
+from fedlens.store.sample_archive import archive
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("accountant", "client", "dashboard", "examples", "fedlens", "server", "simulations")

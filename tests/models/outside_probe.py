@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from models.probes.protocol import Probe
+from fedlens.models.probes.protocol import Probe
 
 BRIGHT = Probe(
     "bright",

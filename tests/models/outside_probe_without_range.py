@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from models.probes.protocol import Probe
+from fedlens.models.probes.protocol import Probe
 
 BARE = Probe("bare", "whatever", lambda own, argument: own.images.sum((1, 2, 3)))

@@ -4,11 +4,11 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from client.datasets.embedded import load_embedded
-from models.annotators import CONSTANT, FEATURES, Annotator
-from models.orientations import BINS, FINE, OrientationFeatures
-from models.shapes import ShapeError
-from models.vectors import load_vector, to_vector
+from fedlens.data.embedded import load_embedded
+from fedlens.models.annotators import CONSTANT, FEATURES, Annotator
+from fedlens.models.orientations import BINS, FINE, OrientationFeatures
+from fedlens.models.shapes import ShapeError
+from fedlens.models.vectors import load_vector, to_vector
 
 SHAPES = [(channels, side, side) for channels in (1, 3) for side in (28, 32)]
 

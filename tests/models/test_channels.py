@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from privatizers.networks.masks import MaskFilter
-from privatizers.networks.releasers import ConvReleaser
+from fedlens.privatizers.networks.masks import MaskFilter
+from fedlens.privatizers.networks.releasers import ConvReleaser
 
 
 @pytest.mark.parametrize("noisy", [True, False])

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch.func import functional_call, grad, vmap
 
-from models.critics import WganCritic
-from models.shapes import ShapeError
+from fedlens.models.critics import WganCritic
+from fedlens.models.shapes import ShapeError
 
 SHAPES = [(channels, side, side) for channels in (1, 3) for side in (28, 32)]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from foundation.errors import WrongUse
-from models.faults import FAULTS
-from models.faults.planting import parse_faults
-from models.faults.protocol import FaultSetting
+from fedlens.foundation.errors import WrongUse
+from fedlens.models.faults import FAULTS
+from fedlens.models.faults.planting import parse_faults
+from fedlens.models.faults.protocol import FaultSetting
 
 EACH = pytest.mark.parametrize("name", list(FAULTS))
 

@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from models.features import PatchFeatures
-from models.shapes import ShapeError
+from fedlens.models.features import PatchFeatures
+from fedlens.models.shapes import ShapeError
 
 SHAPES = [(channels, side, side) for channels in (1, 3) for side in (28, 32)]
 

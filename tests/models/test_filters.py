@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch.func import functional_call, vmap
 
-from models.classifiers import ConvClassifier, Mlp
-from models.shapes import ShapeError
-from privatizers.networks.filters import LinearFilter, MlpFilter, UNet
+from fedlens.models.classifiers import ConvClassifier, Mlp
+from fedlens.models.shapes import ShapeError
+from fedlens.privatizers.networks.filters import LinearFilter, MlpFilter, UNet
 
 
 def seeded(seed=0):

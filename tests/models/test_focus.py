@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from models.focus import focus_from, focus_on
-from models.principal import principal
+from fedlens.models.focus import focus_from, focus_on
+from fedlens.models.principal import principal
 
 
 def _rows(n=400, dim=60, seed=0):

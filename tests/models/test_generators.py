@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from models.generators import LANES, Generator
+from fedlens.models.generators import LANES, Generator
 
 SHAPES = [(channels, side, side) for channels in (1, 3) for side in (28, 32)]
 

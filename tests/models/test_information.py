@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privatizers.networks.information import (
+from fedlens.privatizers.networks.information import (
     InformationError,
     entropy,
     gaussian_information_bound,

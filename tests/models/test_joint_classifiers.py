@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from models.classifiers import ConvClassifier, JointClassifiers, Mlp
-from models.shapes import ShapeError
+from fedlens.models.classifiers import ConvClassifier, JointClassifiers, Mlp
+from fedlens.models.shapes import ShapeError
 
 
 def a_pair() -> tuple[ConvClassifier, Mlp]:

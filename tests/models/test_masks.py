@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from models.lenet import LeNet5
-from models.shapes import ShapeError
-from privatizers.networks.masks import (
+from fedlens.models.shapes import ShapeError
+from fedlens.privatizers.networks.masks import (
     FILLS,
     Fill,
     MaskError,
@@ -17,6 +16,7 @@ from privatizers.networks.masks import (
     masked,
     threshold_of,
 )
+from fedlens_research.lenet import LeNet5
 
 
 def noise_map(*rho: float) -> NoiseMap:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from models.moduli import DIRECTIONS, LEAST, ORDER, Waves, _wavelet, moduli
+from fedlens.models.moduli import DIRECTIONS, LEAST, ORDER, Waves, _wavelet, moduli
 
 BANKS = [
     Waves(28, 1, 7, 0.8, 0.75 * math.pi),

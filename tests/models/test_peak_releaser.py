@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from client.datasets.attributes import load_private
-from models.shapes import ShapeError
-from privatizers.networks.peaks import PeakReleaser, fit_peaks, normalised, worth_of
-from privatizers.protocol import PrivatizerError
-from studies.metrics.filter_files import load_filter, save_filter
+from fedlens.data.attributes import load_private
+from fedlens.models.shapes import ShapeError
+from fedlens.privatizers.attacks.filter_files import load_filter, save_filter
+from fedlens.privatizers.networks.peaks import PeakReleaser, fit_peaks, normalised, worth_of
+from fedlens.privatizers.protocol import PrivatizerError
 
 
 def _days(*days: list[float]) -> torch.Tensor:

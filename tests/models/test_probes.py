@@ -7,13 +7,13 @@ from importlib.metadata import EntryPoint
 import pytest
 import torch
 
-from foundation import registry
-from foundation.errors import FedlensError, WrongUse
-from models.annotators import Annotator
-from models.faults import FAULTS
-from models.probes import PROBES
-from models.probes.asking import parse_probe
-from models.probes.protocol import Argument, Probe, ProbedRecords
+from fedlens.foundation import registry
+from fedlens.foundation.errors import FedlensError, WrongUse
+from fedlens.models.annotators import Annotator
+from fedlens.models.faults import FAULTS
+from fedlens.models.probes import PROBES
+from fedlens.models.probes.asking import parse_probe
+from fedlens.models.probes.protocol import Argument, Probe, ProbedRecords
 
 SHAPE, CLASSES, MOST = (1, 28, 28), 10, 6
 EXAMPLES = [

@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch.func import functional_call, grad, vmap
 
-from models.shapes import ShapeError
-from privatizers.networks.adversaries import CodeAdversary, LstmAdversary
-from privatizers.networks.information import InformationError, gaussian_capacity
-from privatizers.networks.releasers import ConvReleaser, LstmReleaser
+from fedlens.models.shapes import ShapeError
+from fedlens.privatizers.networks.adversaries import CodeAdversary, LstmAdversary
+from fedlens.privatizers.networks.information import InformationError, gaussian_capacity
+from fedlens.privatizers.networks.releasers import ConvReleaser, LstmReleaser
 
 
 def _noise(net: ConvReleaser | LstmReleaser, records: int) -> torch.Tensor:

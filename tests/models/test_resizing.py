@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from models.resizing import DoublingConv2d, FoldedConv2d, normalised, unfolded
+from fedlens.models.resizing import DoublingConv2d, FoldedConv2d, normalised, unfolded
 
 
 def _maps(*size, seed=0):

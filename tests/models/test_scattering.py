@@ -5,9 +5,9 @@ import math
 import pytest
 import torch
 
-from models.moduli import DIRECTIONS
-from models.scattering import ScatteringFeatures
-from models.shapes import ShapeError
+from fedlens.models.moduli import DIRECTIONS
+from fedlens.models.scattering import ScatteringFeatures
+from fedlens.models.shapes import ShapeError
 
 SHAPES = [(channels, side, side) for channels in (1, 3) for side in (28, 32)]
 

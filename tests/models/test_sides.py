@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 
-from models.annotators import FEATURES, Annotator
-from models.critics import WganCritic
-from models.features import PatchFeatures
-from models.generators import Generator
-from models.shapes import SIDES, ShapeError, check_shape
-from models.students import ARCHITECTURES, build_student
+from fedlens.models.annotators import FEATURES, Annotator
+from fedlens.models.critics import WganCritic
+from fedlens.models.features import PatchFeatures
+from fedlens.models.generators import Generator
+from fedlens.models.shapes import SIDES, ShapeError, check_shape
+from fedlens.models.students import ARCHITECTURES, build_student
 
 SHAPES = [(channels, side, side) for side in (16, 20, 44, 64) for channels in (1, 3)]
 

@@ -5,8 +5,8 @@ import re
 import pytest
 import torch
 
-from models.shapes import ShapeError
-from models.students import ARCHITECTURES, build_student
+from fedlens.models.shapes import ShapeError
+from fedlens.models.students import ARCHITECTURES, build_student
 
 SHAPES = [(channels, side, side) for channels in (1, 3) for side in (28, 32)]
 

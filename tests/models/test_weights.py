@@ -8,11 +8,11 @@ import sys
 import torch
 from torch import nn
 
-from models.weights import initialise, unset_weights
+from fedlens.models.weights import initialise, unset_weights
 
 BUILT = """
 import sys
-from models.generators import Generator
+from fedlens.models.generators import Generator
 Generator((1, 28, 28), 10, 8, 4)
 print(sorted({"sympy", "torch._dynamo"} & set(sys.modules)))
 """

@@ -13,14 +13,14 @@ from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash
 
 import fedlens
-from client.tasks import CLIENT_TASKS
-from dashboard.options import STORE_VARIABLE, USER_VARIABLE
-from dashboard.serve import MAIN_SCRIPT
-from models.faults import FAULTS
-from models.faults.planting import parse_faults
-from server.config.tasks import TASK_KINDS
-from server.diagnosis.hypotheses import library
-from server.store import (
+from fedlens.client.tasks import CLIENT_TASKS
+from fedlens.dashboard.serve import MAIN_SCRIPT
+from fedlens.dashboard.widgets.options import STORE_VARIABLE, USER_VARIABLE
+from fedlens.diagnosis.hypotheses import library
+from fedlens.models.faults import FAULTS
+from fedlens.models.faults.planting import parse_faults
+from fedlens.server.config.tasks import TASK_KINDS
+from fedlens.store import (
     EXPORTERS,
     Annotation,
     LabelRecord,

@@ -12,11 +12,11 @@ import torch
 from flwr.app import Message
 from people import staged
 
-from client.app import build_client_app
-from client.messages import TRAIN, TrainReply, TrainRequest
-from client.node_file import open_node_users
-from server.mechanism import mechanism
-from simulations.transports.inprocess import InProcessGrid
+from fedlens.client.app import build_client_app
+from fedlens.client.messages import TRAIN, TrainReply, TrainRequest
+from fedlens.client.node.file import open_node_users
+from fedlens.server.config.mechanism import mechanism
+from fedlens.simulations.transports.inprocess import InProcessGrid
 
 
 def main(path: str, kinds: str, unit: str, times: int, enrolled: int = 50) -> None:

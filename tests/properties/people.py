@@ -10,21 +10,21 @@ import numpy as np
 import torch
 from flwr.common.serde import recorddict_to_proto
 
-from client.app import build_client_app
-from client.data import LocalData
-from client.messages import FilterSettings, SplitSettings, UserSplit
-from models.annotators import Annotator
-from models.vectors import to_vector
-from privatizers.networks.design import filter_network
-from server import learner as learning
-from server import private_step
-from server.config.tree import Config
-from server.enrolment import Federation
-from server.learner import Asked, Learner
-from server.private_step import PrivateStep, StepPlan
-from server.sampling import Roster
-from server.schedule import ScheduledTask, scheduled
-from simulations.transports.inprocess import FIRST_NODE_ID, InProcessGrid
+from fedlens.client.app import build_client_app
+from fedlens.client.messages import FilterSettings, SplitSettings, UserSplit
+from fedlens.client.users.protocol import LocalData
+from fedlens.models.annotators import Annotator
+from fedlens.models.vectors import to_vector
+from fedlens.privatizers.networks.design import filter_network
+from fedlens.server.config.schedule import ScheduledTask, scheduled
+from fedlens.server.config.tree import Config
+from fedlens.server.federation.enrolment import Federation
+from fedlens.server.federation.roster import Roster
+from fedlens.server.learning import learner as learning
+from fedlens.server.learning.learner import Asked, Learner
+from fedlens.server.round import step as private_step
+from fedlens.server.round.step import PrivateStep, StepPlan
+from fedlens.simulations.transports.inprocess import FIRST_NODE_ID, InProcessGrid
 
 SHAPE, CLASSES, SENSITIVE = (1, 28, 28), 3, 2
 MOST = 4

@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 from heavy_node import kilobytes
 
-from client.contract import FederationContract
-from client.datasets.sources.formats import open_source
-from client.preparing.intake import Preparation
-from client.preparing.prepare import prepare
+from fedlens.client.contract import FederationContract
+from fedlens.client.preparing.intake import Preparation
+from fedlens.client.preparing.prepare import prepare
+from fedlens.data.formats.formats import open_source
 
 
 def main(folder: Path, records: int) -> None:

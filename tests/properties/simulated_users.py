@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from server.config.tree import Config
-from server.run_directory import RunDirectory
-from simulations.engine import train_in_process
+from fedlens.server.config.tree import Config
+from fedlens.server.run.directory import RunDirectory
+from fedlens.simulations.engine import train_in_process
 
 
 def main(users: int) -> None:

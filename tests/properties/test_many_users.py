@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from numpy.lib.format import open_memmap
 
-from client.contract import FederationContract
-from client.node_store import CONTRACT, LAYOUT, STORE, NodeStoreFacts
+from fedlens.client.contract import FederationContract
+from fedlens.client.node.store import CONTRACT, LAYOUT, STORE, NodeStoreFacts
 
 MEGABYTES = 100
 CLASSES = ("a", "b", "c")

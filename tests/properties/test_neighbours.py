@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from people import CLIP, KINDS, MOST, ODD, person
 
-from client import record_sums
-from client.data import LocalData
+from fedlens.client import record_sums
+from fedlens.client.users.protocol import LocalData
 
 SLACK = 1e-12 * CLIP
 """Float64 rounding of a sum of clipped rows in another order."""

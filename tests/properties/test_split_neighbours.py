@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from people import CLIP, KINDS, MOST, ODD, People, a_split, person
 
-from client.split_users import scores
-from server.private_step import NoUsableReply
+from fedlens.client.users.split_users import scores
+from fedlens.server.round.step import NoUsableReply
 
 UNFILTERED = [kind for kind in KINDS if kind not in ("privatizer", "filtered")]
 FORMS = ("as they are", "emptied", "one record", "enlarged", "labels above", "unreadable")

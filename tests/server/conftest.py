@@ -9,13 +9,15 @@ import pytest
 import torch
 from run_tasks import ANNOTATED, SMALL, planned
 
-from privatizers import fitting
-from server import learner, moments_fit, privatizer_fit
-from server.config.tree import Config
-from server.run_directory import RunDirectory
-from server.training import Outcome, train
-from simulations.federation.apps import client_app
-from simulations.transports.inprocess import InProcessGrid
+from fedlens.privatizers import fitting
+from fedlens.server.config.tree import Config
+from fedlens.server.generation import fitting as privatizer_fit
+from fedlens.server.generation import moments_fit
+from fedlens.server.learning import learner
+from fedlens.server.run.directory import RunDirectory
+from fedlens.server.training import Outcome, train
+from fedlens.simulations.federation.apps import client_app
+from fedlens.simulations.transports.inprocess import InProcessGrid
 
 
 @pytest.fixture

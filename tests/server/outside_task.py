@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from server.config.tasks import FrozenConfig, TaskKind
+from fedlens.server.config.tasks import FrozenConfig, TaskKind
 
 
 class EchoConfig(FrozenConfig):
@@ -13,4 +13,4 @@ class EchoConfig(FrozenConfig):
     kind: Literal["echo"] = "echo"
 
 
-ECHO = TaskKind(EchoConfig, "server.tasks.frozen:FrozenTask")
+ECHO = TaskKind(EchoConfig, "fedlens.server.tasks.frozen:FrozenTask")

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from client.messages import Vector
-from models.shapes import ImageShape
-from server.config.tree import Config
-from server.tasks.protocol import ServerTask, TaskContext
+from fedlens.client.messages import Vector
+from fedlens.models.shapes import ImageShape
+from fedlens.server.config.tree import Config
+from fedlens.server.tasks.protocol import ServerTask, TaskContext
 
 KINDS = {
     "frequencies": "frequencies",

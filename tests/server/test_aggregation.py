@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from accountant.noise import FixedSeedRefused, gaussian, private_source
-from client.messages import TrainReply
-from server.aggregation import Answer, Limits, combine, noised_mean
+from fedlens.accountant.noise import FixedSeedRefused, gaussian, private_source
+from fedlens.client.messages import TrainReply
+from fedlens.server.round.aggregation import Answer, Limits, combine, noised_mean
 
 SIZE, BINS, CLIP = 6, 64, 0.5
 LIMITS = Limits(size=SIZE, norm=CLIP, evidence=True)

@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from server.ahead import Ahead
-from server.run_directory import RunDirectory
+from fedlens.server.learning.background import Ahead
+from fedlens.server.run.directory import RunDirectory
 
 
 def ignore(step, steps):
@@ -88,8 +88,10 @@ def test_a_core_to_spare_changes_no_bit(
                 super().__init__(make)
 
         with monkeypatch.context() as patch:
-            patch.setattr("server.rounds.Ahead", Counted)
-            patch.setattr("server.rounds.has_spare_cores", lambda threads, spare=spare: spare)
+            patch.setattr("fedlens.server.round.loop.Ahead", Counted)
+            patch.setattr(
+                "fedlens.server.round.loop.has_spare_cores", lambda threads, spare=spare: spare
+            )
             outcome = run_small(small_config(**GUIDED), f"spare-{spare}")
         assert len(begun) == spare
         faithful = RunDirectory(tmp_path / f"spare-{spare}").faithful_path(4).read_bytes()
@@ -100,7 +102,7 @@ def test_a_core_to_spare_changes_no_bit(
 def test_a_run_that_fails_leaves_no_thread(
     small_config, run_small, few_images_for_the_frame, monkeypatch
 ):
-    monkeypatch.setattr("server.rounds.has_spare_cores", lambda threads: True)
+    monkeypatch.setattr("fedlens.server.round.loop.has_spare_cores", lambda threads: True)
 
     def fail(*args):
         raise OSError("full")
@@ -114,6 +116,6 @@ def test_a_run_that_fails_leaves_no_thread(
 def test_a_critic_after_the_annotator_is_waited_for(
     small_config, run_small, few_images_for_the_frame, monkeypatch
 ):
-    monkeypatch.setattr("server.rounds.has_spare_cores", lambda threads: True)
-    monkeypatch.setattr("server.rounds.Ahead", None)  # to begin would be an error
+    monkeypatch.setattr("fedlens.server.round.loop.has_spare_cores", lambda threads: True)
+    monkeypatch.setattr("fedlens.server.round.loop.Ahead", None)  # to begin would be an error
     run_small(small_config(**{**GUIDED, "schedule": "warmup annotator critic"}))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from flwr.app import Context, RecordDict
 
-import server.app
-from server.allowed_paths import VARIABLE, check_paths
-from server.config.tree import Config, ConfigError
+import fedlens.server.app
+from fedlens.server.config.tree import Config, ConfigError
+from fedlens.server.paths import VARIABLE, check_paths
 
 
 @pytest.fixture
@@ -126,5 +126,5 @@ def test_the_server_app_looks_before_it_touches_anything(home, tmp_path, monkeyp
     config = {**Config().flat(), "run.out": str(tmp_path / "homework" / "run")}
     context = Context(1, 1, {}, RecordDict(), config)
     with pytest.raises(ConfigError, match=r"run\.out = .*outside the folders"):
-        server.app.main(None, context)
+        fedlens.server.app.main(None, context)
     assert list((tmp_path / "homework").iterdir()) == []

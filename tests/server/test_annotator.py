@@ -8,11 +8,11 @@ import torch
 from run_tasks import context_of, planned
 from torch.nn import functional as F
 
-from client.datasets.embedded import load_embedded
-from models.annotators import Annotator
-from models.vectors import load_vector
-from server.config.tree import Config, ConfigError
-from server.tasks.annotator import AnnotatorTask
+from fedlens.data.embedded import load_embedded
+from fedlens.models.annotators import Annotator
+from fedlens.models.vectors import load_vector
+from fedlens.server.config.tree import Config, ConfigError
+from fedlens.server.tasks.annotator import AnnotatorTask
 
 SHAPE, CLASSES, COMPONENTS = (1, 28, 28), 10, 40
 

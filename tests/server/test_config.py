@@ -9,12 +9,16 @@ import pytest
 from pydantic import ValidationError
 from run_tasks import planned
 
-from foundation.errors import ExitStatus, WrongUse
-from server.config.privatizer import NoPrivatizer, PretrainedPrivatizer, SyntheticPrivatizer
-from server.config.reading import parse_setting, read_config, read_run_config
-from server.config.reference import tables
-from server.config.tasks import TASK_KINDS, AnnotatorConfig, FrozenConfig, WganConfig
-from server.config.tree import RUN_KEYS, Config, ConfigError, nested
+from fedlens.foundation.errors import ExitStatus, WrongUse
+from fedlens.server.config.loading import parse_setting, read_config, read_run_config
+from fedlens.server.config.privatizer import (
+    NoPrivatizer,
+    PretrainedPrivatizer,
+    SyntheticPrivatizer,
+)
+from fedlens.server.config.reference import tables
+from fedlens.server.config.tasks import TASK_KINDS, AnnotatorConfig, FrozenConfig, WganConfig
+from fedlens.server.config.tree import RUN_KEYS, Config, ConfigError, nested
 
 THREE = planned(
     {

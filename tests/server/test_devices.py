@@ -1,4 +1,4 @@
-"""Every task, the generator and the annotator compute where `models.devices` says.
+"""Every task, the generator and the annotator compute where `fedlens.models.devices` says.
 
 Without a GPU one is pretended: tensors that are said to be on it are told apart from the others,
 and what a GPU would refuse is refused. All is computed on the processor, so results are equal bit
@@ -17,11 +17,11 @@ from run_tasks import ANNOTATED
 from test_pinned_models import RUNS
 from torch.nn import functional as F
 
-from client.tasks import CLIENT_TASKS
-from client.tasks.frozen import public_features
-from server.ahead import Ahead
-from server.run_directory import RunDirectory, load_generator
-from server.tensors import Arrays
+from fedlens.client.tasks import CLIENT_TASKS
+from fedlens.client.tasks.frozen import public_features
+from fedlens.server.learning.background import Ahead
+from fedlens.server.run.arrays import Arrays
+from fedlens.server.run.directory import RunDirectory, load_generator
 
 PROBED = {
     "schedule": "probe critic",
@@ -124,8 +124,8 @@ def test_a_run_with_a_pretended_gpu_trains_the_same_and_mixes_nothing(
 ):  # fmt: skip
     config = small_config(**{k.replace(".", "__"): v for k, v in SCHEDULES[name].items()})
     (watch, seen), (watch_beside, computed) = on_the_device, beside
-    monkeypatch.setattr("server.rounds.has_spare_cores", lambda threads: True)
-    monkeypatch.setattr("client.app.logger.warning", shown)
+    monkeypatch.setattr("fedlens.server.round.loop.has_spare_cores", lambda threads: True)
+    monkeypatch.setattr("fedlens.client.app.logger.warning", shown)
     wanted = trained(run_small, config, tmp_path, "processor")
     public_features.cache_clear()  # what is kept there is on the device of another test
     with pretended_gpu(monkeypatch) as memory:
@@ -163,7 +163,7 @@ class MixingGradient(torch.autograd.Function):
 
 def test_a_pretended_gpu_refuses_what_a_real_one_does(monkeypatch):
     with pretended_gpu(monkeypatch) as memory:
-        from models.devices import best_device
+        from fedlens.models.devices import best_device
 
         here = torch.ones(3)
         there = here.to(best_device())
@@ -191,7 +191,7 @@ def test_a_pretended_gpu_refuses_what_a_real_one_does(monkeypatch):
 
 def test_a_pretended_gpu_holds_gradients_that_are_written_out_and_empty_tensors(monkeypatch):
     with pretended_gpu(monkeypatch):
-        from models.devices import best_device
+        from fedlens.models.devices import best_device
 
         there = torch.ones(3).to(best_device()).requires_grad_()
         with pytest.raises(OnTwoDevices):
@@ -211,7 +211,7 @@ def test_a_run_on_a_gpu_agrees_with_the_processors(
 ):  # fmt: skip
     config = small_config(**{k.replace(".", "__"): v for k, v in SCHEDULES[name].items()})
     found = trained(run_small, config, tmp_path, "gpu")
-    monkeypatch.setattr("models.devices.best_device", lambda: torch.device("cpu"))
+    monkeypatch.setattr("fedlens.models.devices.best_device", lambda: torch.device("cpu"))
     wanted = trained(run_small, config, tmp_path, "processor")
     for key, value in wanted.items():
         if value.dtype.kind == "f":

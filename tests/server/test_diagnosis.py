@@ -12,28 +12,28 @@ import torch
 from scipy.stats import norm
 
 import fedlens
-from client.clipping import clip_and_sum
-from client.cohort_data import CohortData
-from client.datasets.registry import load
-from client.tasks import CLIENT_TASKS
+from fedlens.api.diagnoses import fault_pictures, public_reference
+from fedlens.api.presets import preset_config
 from fedlens.cli import main
-from fedlens.diagnosing import fault_pictures, public_reference
-from fedlens.presets import preset_config
-from foundation.errors import WrongUse
-from models.faults import FAULTS
-from models.faults.protocol import Variant
-from models.pixels import from_pixels
-from server.diagnosis.diagnose import concluded, diagnose
-from server.diagnosis.evidence import Evidence, observed_of
-from server.diagnosis.expected import ReferenceSums
-from server.diagnosis.fitting import family_p_value, largest_by_chance
-from server.diagnosis.hypotheses import Hypothesis, library
-from server.diagnosis.inquiry import Inquiry, fitting_records
-from server.diagnosis.readers import READERS
-from server.diagnosis.reference import Reference
-from server.diagnosis.report import FoundFault
-from server.diagnosis.stand_ins import planned
-from server.diagnosis_steps import STEPS, read_step
+from fedlens.client.tasks import CLIENT_TASKS
+from fedlens.client.update.clipping import clip_and_sum
+from fedlens.client.users.records import CohortData
+from fedlens.data.registry import load
+from fedlens.diagnosis.diagnose import concluded, diagnose
+from fedlens.diagnosis.evidence import Evidence, observed_of
+from fedlens.diagnosis.expected import ReferenceSums
+from fedlens.diagnosis.fitting import family_p_value, largest_by_chance
+from fedlens.diagnosis.hypotheses import Hypothesis, library
+from fedlens.diagnosis.inquiry import Inquiry, fitting_records
+from fedlens.diagnosis.readers import READERS
+from fedlens.diagnosis.reference import Reference
+from fedlens.diagnosis.report import FoundFault
+from fedlens.diagnosis.stand_ins import planned
+from fedlens.diagnosis.steps import STEPS, read_step
+from fedlens.foundation.errors import WrongUse
+from fedlens.models.faults import FAULTS
+from fedlens.models.faults.protocol import Variant
+from fedlens.models.pixels import from_pixels
 
 USERS, RECORDS, IMAGES = 200, 10, 400
 SMALL = {
@@ -150,8 +150,8 @@ def released(asked):
 @pytest.fixture
 def few_hypotheses(monkeypatch):
     """A library of few faults where all of it would be computed."""
-    monkeypatch.setattr("server.diagnosis.diagnose.library", few)
-    monkeypatch.setattr("server.diagnosis.power.library", few)
+    monkeypatch.setattr("fedlens.diagnosis.diagnose.library", few)
+    monkeypatch.setattr("fedlens.diagnosis.power.library", few)
 
 
 @pytest.mark.parametrize(
@@ -194,7 +194,7 @@ def test_a_fault_that_is_in_no_library_is_flagged(released, asked, reference):
 def test_a_reference_of_another_kind_is_noticed_and_nothing_is_claimed(
     released, reference, monkeypatch
 ):
-    monkeypatch.setattr("server.diagnosis.diagnose.library", fewer)
+    monkeypatch.setattr("fedlens.diagnosis.diagnose.library", fewer)
     coarse = torch.nn.functional.interpolate(reference.images, size=(8, 8), mode="area")
     thick = torch.nn.functional.interpolate(coarse, size=(28, 28), mode="bilinear") * 1.6 + 0.6
     other = Reference("coarse scans", thick.clamp(-1, 1), reference.labels, 10)
@@ -243,7 +243,7 @@ class _Users:
         return self._held.places.shape[1]
 
     def user(self, position, rows=None):
-        from client.data import LocalData
+        from fedlens.client.users.protocol import LocalData
 
         places = self._held.places[position]
         return LocalData(self._reference.images[places], self._reference.labels[places])
@@ -302,7 +302,7 @@ def test_what_cannot_be_diagnosed_is_refused_with_the_mend(released, reference):
 
 @pytest.mark.slow
 def test_a_real_run_is_diagnosed_by_the_command(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("server.diagnosis.diagnose.library", fewer)
+    monkeypatch.setattr("fedlens.diagnosis.diagnose.library", fewer)
     settings = {
         **SMALL,
         "data.fault": "rotate90:0.4",

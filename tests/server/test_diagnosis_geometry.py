@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from server.diagnosis.expected import halves
-from server.diagnosis.fitting import left_over
-from server.diagnosis.model import Disturbance, Geometry
+from fedlens.diagnosis.expected import halves
+from fedlens.diagnosis.fitting import left_over
+from fedlens.diagnosis.model import Disturbance, Geometry
 
 WIDE, USERS, KNOWN = 400, 1000, 40
 

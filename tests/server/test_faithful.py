@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from models.pixels import as_pixels
-from models.vectors import to_vector
-from server.faithful import FaithfulPlan, faithful_plan
-from server.run_directory import RunDirectory, RunDirectoryError, load_generator
-from server.store import SampleFilter, open_store
-from simulations.reading import fresh_samples, kept_sampler, stored_samples
+from fedlens.models.pixels import as_pixels
+from fedlens.models.vectors import to_vector
+from fedlens.server.learning.unguided import FaithfulPlan, faithful_plan
+from fedlens.server.run.directory import RunDirectory, RunDirectoryError, load_generator
+from fedlens.simulations.run_artifacts import fresh_samples, kept_sampler, stored_samples
+from fedlens.store import SampleFilter, open_store
 
 GUIDED = {
     "schedule": "warmup critic annotator",
@@ -96,7 +96,9 @@ def test_a_resumed_run_trains_it_once(guided, run_small, monkeypatch):
     path.unlink()
     again = run_small(config)
     assert path.read_bytes() == first and again.model_sha256 == outcome.model_sha256
-    monkeypatch.setattr("server.learner.train_faithful", None)  # to call it would be an error
+    monkeypatch.setattr(
+        "fedlens.server.learning.learner.train_faithful", None
+    )  # to call it would be an error
     run_small(config)
 
 

@@ -9,19 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from accountant.dp.differential import DifferentialAccountant
-from accountant.ledger.ledger import Ledger
-from accountant.ledger.population import Population, PopulationError, PopulationTerms
-from accountant.ledger.prior import PriorReleases
+from fedlens.accountant.dp.differential import DifferentialAccountant
+from fedlens.accountant.ledger.ledger import Ledger
+from fedlens.accountant.ledger.population import Population, PopulationError, PopulationTerms
+from fedlens.accountant.ledger.prior import PriorReleases
+from fedlens.api.simulations import chosen_config
 from fedlens.cli import main
-from fedlens.simulating import chosen_config
-from server.config.tree import ConfigError
-from server.population import population_folder
-from server.pretrained_filter import check_filter
-from server.run_directory import RunDirectory
-from server.run_ledger import spending_of
-from server.run_plan import planned
-from server.store import open_store
+from fedlens.server.config.tree import ConfigError
+from fedlens.server.learning.pretrained_filter import check_filter
+from fedlens.server.ledger.plan import planned
+from fedlens.server.ledger.population import population_folder
+from fedlens.server.ledger.run_ledger import spending_of
+from fedlens.server.run.directory import RunDirectory
+from fedlens.store import open_store
 
 FILTER = {"privatizer__network": "dense", "privatizer__width": 4}
 TRAINS = {

@@ -7,14 +7,14 @@ import pytest
 import torch
 from run_tasks import RECORD_ANNOTATED, context_of, planned
 
-from client.data import LocalData
-from client.messages import TrainRequest
-from client.tasks.focused import FocusedLocalTask
-from client.tasks.frozen import FrozenLocalTask
-from server.config.tree import Config, ConfigError
-from server.mechanism import mechanism
-from server.tasks.focused import FocusedTask
-from server.tasks.frozen import FrozenTask
+from fedlens.client.messages import TrainRequest
+from fedlens.client.tasks.focused import FocusedLocalTask
+from fedlens.client.tasks.frozen import FrozenLocalTask
+from fedlens.client.users.protocol import LocalData
+from fedlens.server.config.mechanism import mechanism
+from fedlens.server.config.tree import Config, ConfigError
+from fedlens.server.tasks.focused import FocusedTask
+from fedlens.server.tasks.frozen import FrozenTask
 
 SHAPE, CLASSES, EACH = (1, 28, 28), 3, 6
 

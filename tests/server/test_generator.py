@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from models.pixels import as_pixels
-from server.config.tree import Config
-from server.generator import GeneratorTrainer
+from fedlens.models.pixels import as_pixels
+from fedlens.server.config.tree import Config
+from fedlens.server.generation.generator import GeneratorTrainer
 
 SHAPE, CLASSES = (1, 28, 28), 4
 

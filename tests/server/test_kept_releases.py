@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from server import kept_releases as kept
-from server.kept_releases import KeptReleaseError, kept_releases
-from server.mechanism import release_deviation
-from server.run_directory import RunDirectory
+from fedlens.server.config.mechanism import release_deviation
+from fedlens.server.round import releases as kept
+from fedlens.server.round.releases import KeptReleaseError, kept_releases
+from fedlens.server.run.directory import RunDirectory
 
 
 def test_a_run_keeps_what_it_released_and_what_it_asked(small_config, run_small, tmp_path):

@@ -10,12 +10,12 @@ import pytest
 from PIL import Image
 from run_tasks import TINY
 
-from fedlens import privatizers
+from fedlens.api import privatizer
 from fedlens.cli import main
-from server.config.tree import Config
-from server.run_directory import RunDirectory
-from server.store import SampleFilter, open_store
-from simulations.engine import train_in_process
+from fedlens.server.config.tree import Config
+from fedlens.server.run.directory import RunDirectory
+from fedlens.simulations.engine import train_in_process
+from fedlens.store import SampleFilter, open_store
 
 pytestmark = pytest.mark.usefixtures("a_filter_in_no_time")
 
@@ -49,7 +49,7 @@ def test_a_run_hides_the_column_of_a_labelled_folder(folder: Path, tmp_path: Pat
     with open_store(directory.default_store) as store:
         stored = store.samples(SampleFilter(run_id=outcome.run_id, purpose="curated"))
     assert {sample.requested_class for sample in stored} == {0, 1, 2}
-    loaded = privatizers.load(directory.path)
+    loaded = privatizer.load(directory.path)
     assert loaded.shape == (1, 28, 28)
     released = tmp_path / "released"
     assert main(["privatizer", "apply", str(directory.path), str(folder), str(released)]) == 0

@@ -9,29 +9,29 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-import client.app
-from accountant.ledger.ledger import Ledger
-from accountant.ledger.population import Population, PopulationError, PopulationTerms
-from client.app import build_client_app
-from client.data import DataOrigin
-from client.members import members_of
-from client.messages import TRAIN
-from client.secure_messages import MASKED as MASKED_TRAIN
+import fedlens.client.app
+from fedlens.accountant.ledger.ledger import Ledger
+from fedlens.accountant.ledger.population import Population, PopulationError, PopulationTerms
 from fedlens.cli import main
-from server import membership
-from server.agreed import EnrolmentError
-from server.enrolment import enrol
-from server.membership import QuorumMissing
-from server.population import population_folder, registry_url
-from server.private_step import PrivateStep, StepPlan
-from server.run_directory import RunDirectory
-from server.run_ledger import account_of
-from server.run_plan import ENROLLED
-from server.schedule import scheduled
-from server.store import StoreError, open_store
-from server.training import train
-from simulations.federation.apps import node_users
-from simulations.transports.inprocess import FIRST_NODE_ID, InProcessGrid
+from fedlens.client.app import build_client_app
+from fedlens.client.messages import TRAIN
+from fedlens.client.node.members import members_of
+from fedlens.client.secure_messages import MASKED as MASKED_TRAIN
+from fedlens.client.users.protocol import DataOrigin
+from fedlens.server.config.schedule import scheduled
+from fedlens.server.federation import membership
+from fedlens.server.federation.contract_check import EnrolmentError
+from fedlens.server.federation.enrolment import enrol
+from fedlens.server.federation.membership import QuorumMissing
+from fedlens.server.ledger.plan import ENROLLED
+from fedlens.server.ledger.population import population_folder, registry_url
+from fedlens.server.ledger.run_ledger import account_of
+from fedlens.server.round.step import PrivateStep, StepPlan
+from fedlens.server.run.directory import RunDirectory
+from fedlens.server.training import train
+from fedlens.simulations.federation.apps import node_users
+from fedlens.simulations.transports.inprocess import FIRST_NODE_ID, InProcessGrid
+from fedlens.store import StoreError, open_store
 
 NODES = 3
 
@@ -145,7 +145,7 @@ def test_a_whole_federation_is_said_to_be_whole_and_its_guarantee_is_as_it_was(c
 
 def test_the_denominator_and_the_noise_stay_whoever_is_there(config, run_town, monkeypatch):
     """What is divided by and what noise is added must be the same numbers in every round."""
-    from server import private_step
+    from fedlens.server.round import step as private_step
 
     seen = []
     real = private_step.noised_mean
@@ -313,7 +313,7 @@ def test_bayesian_figures_are_means_over_those_enrolled_and_not_over_the_bound(
     directory = RunDirectory(tmp_path / "run")
     ledger = Ledger.read(directory.ledger)
     assert ledger.header[ENROLLED] == 26
-    from accountant.ledger.evidence import EvidenceFile
+    from fedlens.accountant.ledger.evidence import EvidenceFile
 
     account = account_of(config(), directory, ledger, EvidenceFile(directory.evidence))
     assert account._bayesian._users == 26
@@ -361,7 +361,7 @@ def test_a_revoked_user_is_never_drawn_again(config, run_town, clinic, key, monk
     with open_store(registry_url("clinic")) as registry:
         gone = registry.members(clinic.identity, node=1)[0].number
         registry.set_revoked(clinic.identity, number=gone, on=True)
-    from client import cohort
+    from fedlens.client import train as cohort
 
     drawn, real = [], cohort.train_cohort
     monkeypatch.setattr(
@@ -398,7 +398,7 @@ def test_a_node_that_gives_its_users_no_number_each_takes_no_part(
 ):
     """More numbers than users would hide users from the bound, and large ones fit no store."""
     made = config()
-    monkeypatch.setattr(client.app, "members_of", lambda users, own: members)
+    monkeypatch.setattr(fedlens.client.app, "members_of", lambda users, own: members)
     with pytest.raises(EnrolmentError, match="no node can take part"):
         enrol(Town(made), made)
     assert "a node cannot take part" in caplog.text
@@ -476,7 +476,7 @@ def test_a_user_put_in_anothers_place_is_noticed(config, run_town, clinic, key):
 def test_a_key_of_another_size_is_refused(config, tmp_path, content):
     path = tmp_path / "bad"
     path.write_bytes(content)
-    from client.data import NodeDataError
+    from fedlens.client.users.protocol import NodeDataError
 
     with pytest.raises(NodeDataError, match="random ones"):
         members_of(node_users(config(), 0), {"members-key-file": str(path)})

@@ -10,29 +10,29 @@ import torch
 from power_cuts import interrupted
 from run_tasks import SMALL, SUMS, context_of
 
-from accountant.ledger.ledger import Ledger
-from client.app import build_client_app
-from client.messages import TrainReply
-from client.tasks.moments import MomentsLocalTask
+from fedlens.accountant.ledger.ledger import Ledger
 from fedlens.cli import main
-from models.vectors import to_vector
-from privatizers.pair_moments import width_of
-from server.agreed import EnrolmentError
-from server.config.tree import Config, ConfigError
-from server.mechanism import denominator
-from server.private_step import NoUsableReply, PrivateStep
-from server.run_directory import RunDirectory, RunDirectoryError
-from server.run_filter import kept_filter_weights
-from server.run_ledger import RunLedger, spending_of
-from server.schedule import planned_epsilon
-from server.store import open_store
-from server.tasks import server_task
-from server.tasks.frequencies import FrequenciesTask
-from server.tasks.moments import MomentsTask
-from server.tasks.protocol import NothingLearned
-from simulations import engine
-from simulations.federation.apps import node_users
-from simulations.reading import kept_leakage, kept_run_filter
+from fedlens.client.app import build_client_app
+from fedlens.client.messages import TrainReply
+from fedlens.client.tasks.moments import MomentsLocalTask
+from fedlens.models.vectors import to_vector
+from fedlens.privatizers.pair_moments import width_of
+from fedlens.server.config.mechanism import denominator
+from fedlens.server.config.schedule import planned_epsilon
+from fedlens.server.config.tree import Config, ConfigError
+from fedlens.server.federation.contract_check import EnrolmentError
+from fedlens.server.learning.privatizer import kept_filter_weights
+from fedlens.server.ledger.run_ledger import RunLedger, spending_of
+from fedlens.server.round.step import NoUsableReply, PrivateStep
+from fedlens.server.run.directory import RunDirectory, RunDirectoryError
+from fedlens.server.tasks import server_task
+from fedlens.server.tasks.frequencies import FrequenciesTask
+from fedlens.server.tasks.moments import MomentsTask
+from fedlens.server.tasks.protocol import NothingLearned
+from fedlens.simulations import engine
+from fedlens.simulations.federation.apps import node_users
+from fedlens.simulations.run_artifacts import kept_leakage, kept_run_filter
+from fedlens.store import open_store
 
 FEATURES = 10
 """Frequencies up to 3."""

@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 from run_tasks import FOCUSED, RECORD_ANNOTATED, WARM
 
-from accountant.ledger.ledger import Ledger
-from client.app import build_client_app
-from client.data import ArrayUsers
-from client.messages import TrainReply
-from models.shapes import ShapeError
-from server.private_step import NoUsableReply
-from server.run_directory import RunDirectory
-from server.schedule import total_rounds
-from server.store import SampleFilter, open_store
-from simulations.federation.apps import client_app, open_simulated_users
+from fedlens.accountant.ledger.ledger import Ledger
+from fedlens.client.app import build_client_app
+from fedlens.client.messages import TrainReply
+from fedlens.client.users.protocol import ArrayUsers
+from fedlens.models.shapes import ShapeError
+from fedlens.server.config.schedule import total_rounds
+from fedlens.server.round.step import NoUsableReply
+from fedlens.server.run.directory import RunDirectory
+from fedlens.simulations.federation.apps import client_app, open_simulated_users
+from fedlens.store import SampleFilter, open_store
 
 
 class Federation:

@@ -9,15 +9,15 @@ import pytest
 import torch
 from run_tasks import TINY
 
-from client.filtered import FilteredUsers
 from fedlens.cli import main
-from privatizers.export import load_filter
-from server.config.tree import Config, ConfigError
-from server.pretrained_filter import check_filter
-from server.privatizer_fit import FilterFit
-from server.run_directory import RunDirectory
-from simulations.engine import train_in_process
-from simulations.reading import kept_run_filter, kept_sampler
+from fedlens.client.users.filtered import FilteredUsers
+from fedlens.privatizers.export import load_filter
+from fedlens.server.config.tree import Config, ConfigError
+from fedlens.server.generation.fitting import FilterFit
+from fedlens.server.learning.pretrained_filter import check_filter
+from fedlens.server.run.directory import RunDirectory
+from fedlens.simulations.engine import train_in_process
+from fedlens.simulations.run_artifacts import kept_run_filter, kept_sampler
 
 pytestmark = pytest.mark.usefixtures("a_filter_in_no_time")
 SHAPE = (1, 28, 28)

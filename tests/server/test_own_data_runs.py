@@ -5,21 +5,21 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from client.app import build_client_app
-from client.contract import FederationContract
-from client.data import DataOrigin
-from client.datasets.sources.formats import open_source
-from client.node_policy import NodePolicy
-from client.node_store import open_store
-from client.preparing.intake import Preparation
-from client.preparing.prepare import prepare
-from server.agreed import EnrolmentError, check_run
-from server.config.section import ConfigError
-from server.run_directory import RunDirectory
-from server.store import open_store as open_run_store
-from server.training import train
-from simulations.federation.apps import open_simulated_users
-from simulations.transports.inprocess import InProcessGrid
+from fedlens.client.app import build_client_app
+from fedlens.client.contract import FederationContract
+from fedlens.client.node.policy import NodePolicy
+from fedlens.client.node.store import open_store
+from fedlens.client.preparing.intake import Preparation
+from fedlens.client.preparing.prepare import prepare
+from fedlens.client.users.protocol import DataOrigin
+from fedlens.data.formats.formats import open_source
+from fedlens.server.config.section import ConfigError
+from fedlens.server.federation.contract_check import EnrolmentError, check_run
+from fedlens.server.run.directory import RunDirectory
+from fedlens.server.training import train
+from fedlens.simulations.federation.apps import open_simulated_users
+from fedlens.simulations.transports.inprocess import InProcessGrid
+from fedlens.store import open_store as open_run_store
 
 USERS, CLASSES = 20, ("disc", "square", "cross")
 
@@ -139,12 +139,12 @@ def test_a_contracts_place_is_absolute(small_config):
 
 
 def test_nodes_refuse_what_an_unchecked_server_would_ask(tmp_path, small_config, monkeypatch):
-    from server.private_step import NoUsableReply
+    from fedlens.server.round.step import NoUsableReply
 
     agreed = contract(least_noise_multiplier=99.0)
     paths = stores(tmp_path, agreed, agreed)
     config = small_config(data__users=2 * USERS, data__name=named(tmp_path, agreed))
-    monkeypatch.setattr("server.agreed.check_run", lambda config: None)
+    monkeypatch.setattr("fedlens.server.federation.contract_check.check_run", lambda config: None)
 
     def opened(context):
         number = int(context.node_config["partition-id"])
@@ -184,7 +184,7 @@ def test_the_largest_and_the_smallest_pictures_go_all_the_way(run_stores, tmp_pa
         stores(tmp_path, agreed, agreed), data__name=named(tmp_path, agreed), **changes
     )
     assert outcome.rounds == 3
-    from server.store import SampleFilter, decode_png
+    from fedlens.store import SampleFilter, decode_png
 
     with open_run_store(outcome.store) as store:
         samples = store.samples(SampleFilter(run_id=outcome.run_id), 0, 5)
@@ -195,7 +195,7 @@ def test_the_bundles_app_opens_a_nodes_store_under_its_contract(tmp_path):
     """As a SuperNode starts it: the operator names the store, and nothing of it is simulated."""
     from types import SimpleNamespace
 
-    from simulations.federation.apps import simulated_policy
+    from fedlens.simulations.federation.apps import simulated_policy
 
     (path,) = stores(tmp_path, contract(least_noise_multiplier=3.0, tasks=["frozen"]))
     node = {"data": str(path), "partition-id": 1, "num-partitions": 2}

@@ -16,7 +16,7 @@ import pytest
 import torch
 from run_tasks import SUMS
 
-from server.run_directory import RunDirectory
+from fedlens.server.run.directory import RunDirectory
 
 PINS = Path(__file__).parent / "pinned_models.json"
 CRITIC = {"schedule": "critic", "tasks.critic.kind": "frozen"}

@@ -14,18 +14,18 @@ from collections import Counter
 import pytest
 from flwr.app import Context, RecordDict
 
-from accountant.dp.differential import DifferentialAccountant
-from accountant.ledger.ledger import Ledger, LedgerError
-from accountant.ledger.population import Population, PopulationError, PopulationTerms
-from client.app import build_client_app
-from server.app import app
-from server.config.tree import ConfigError
-from server.mechanism import round_event
-from server.population import joined, population_folder
-from server.private_step import NoUsableReply, PrivateStep
-from server.run_directory import RunDirectory, RunDirectoryError
-from server.run_ledger import RunLedger
-from server.store import open_store
+from fedlens.accountant.dp.differential import DifferentialAccountant
+from fedlens.accountant.ledger.ledger import Ledger, LedgerError
+from fedlens.accountant.ledger.population import Population, PopulationError, PopulationTerms
+from fedlens.client.app import build_client_app
+from fedlens.server.app import app
+from fedlens.server.config.mechanism import round_event
+from fedlens.server.config.tree import ConfigError
+from fedlens.server.ledger.population import joined, population_folder
+from fedlens.server.ledger.run_ledger import RunLedger
+from fedlens.server.round.step import NoUsableReply, PrivateStep
+from fedlens.server.run.directory import RunDirectory, RunDirectoryError
+from fedlens.store import open_store
 
 SPENDING = {
     "privacy__fixed_seed": -1,

@@ -6,10 +6,10 @@ import math
 
 import pytest
 
-from fedlens.diagnosing import public_reference
-from fedlens.presets import preset_config
-from server.diagnosis.hypotheses import library
-from server.diagnosis.power import power_of
+from fedlens.api.diagnoses import public_reference
+from fedlens.api.presets import preset_config
+from fedlens.diagnosis.hypotheses import library
+from fedlens.diagnosis.power import power_of
 
 SIDE = {"split.side": "below", "split.model": "/a/run"}
 
@@ -34,7 +34,7 @@ def shares():
 
     def share(users: int, **split: object) -> float:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("server.diagnosis.power.library", turned)
+            patch.setattr("fedlens.diagnosis.power.library", turned)
             changed = config.updated({key.replace("__", "."): v for key, v in split.items()})
             rows = power_of(changed, reference, [users], [2.0])
         return next(row.share for row in rows if row.fault == "rotate90")

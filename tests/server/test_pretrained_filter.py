@@ -11,32 +11,32 @@ import torch
 from flwr.app import Context, RecordDict
 from run_tasks import ANNOTATED, FOCUSED
 
-from accountant.wording import shown
-from client.cohort_data import sound_records
-from client.data import LocalData
-from client.filtered import FilteredUsers
-from client.messages import Description
-from client.messages import TrainRequest as Request
+from fedlens.accountant.wording import shown
 from fedlens.cli import build_parser, main
 from fedlens.cli.simulate import config_of
-from models.vectors import to_vector
-from server.app import app
-from server.config.tree import Config, ConfigError
-from server.enrolment import EnrolmentError, Federation, _agreed
-from server.learner import Learner
-from server.pretrained_filter import check_filter, pretrained_filter
-from server.publication import Publication
-from server.run_directory import RunDirectory, RunDirectoryError
-from server.run_filter import kept_filter_weights
-from server.run_ledger import RunLedger, spending_of
-from server.sampling import Roster
-from server.schedule import planned_epsilon, scheduled
-from server.store import SampleFilter, open_store
-from server.tasks.privatizer import PrivatizerTask
-from simulations.audits.stage import unhidden
-from simulations.engine import measure_student
-from simulations.federation.apps import node_users
-from simulations.reading import kept_leakage, kept_run_filter, kept_sampler
+from fedlens.client.messages import Description
+from fedlens.client.messages import TrainRequest as Request
+from fedlens.client.users.filtered import FilteredUsers
+from fedlens.client.users.protocol import LocalData
+from fedlens.client.users.records import sound_records
+from fedlens.models.vectors import to_vector
+from fedlens.server.app import app
+from fedlens.server.config.schedule import planned_epsilon, scheduled
+from fedlens.server.config.tree import Config, ConfigError
+from fedlens.server.federation.enrolment import EnrolmentError, Federation, _agreed
+from fedlens.server.federation.roster import Roster
+from fedlens.server.learning.learner import Learner
+from fedlens.server.learning.pretrained_filter import check_filter, pretrained_filter
+from fedlens.server.learning.privatizer import kept_filter_weights
+from fedlens.server.ledger.run_ledger import RunLedger, spending_of
+from fedlens.server.round.publication import Publication
+from fedlens.server.run.directory import RunDirectory, RunDirectoryError
+from fedlens.server.tasks.privatizer import PrivatizerTask
+from fedlens.simulations.audits.stage import unhidden
+from fedlens.simulations.engine import measure_student
+from fedlens.simulations.federation.apps import node_users
+from fedlens.simulations.run_artifacts import kept_leakage, kept_run_filter, kept_sampler
+from fedlens.store import SampleFilter, open_store
 
 DENSE = {
     "privatizer.network": "dense",

@@ -7,25 +7,25 @@ from pathlib import Path
 
 import pytest
 
-from accountant.dp.differential import DifferentialAccountant
-from accountant.ledger.ledger import Ledger
-from accountant.ledger.population import Population, PopulationError, PopulationTerms
-from client.app import build_client_app
-from client.messages import Description
-from client.node_policy import NodePolicy
+from fedlens.accountant.dp.differential import DifferentialAccountant
+from fedlens.accountant.ledger.ledger import Ledger
+from fedlens.accountant.ledger.population import Population, PopulationError, PopulationTerms
+from fedlens.api.probes import probe_price
 from fedlens.cli import main
-from fedlens.probing import probe_price
-from foundation.errors import WrongUse
-from server.agreed import EnrolmentError
-from server.builds_on import check_earlier
-from server.config.tree import Config, ConfigError
-from server.mechanism import denominator, release_deviation
-from server.population import population_folder
-from server.private_split import FILE, kept_split
-from server.run_directory import RunDirectory, RunDirectoryError
-from server.run_ledger import spending_of
-from server.store import open_store
-from simulations.federation.apps import open_simulated_users
+from fedlens.client.app import build_client_app
+from fedlens.client.messages import Description
+from fedlens.client.node.policy import NodePolicy
+from fedlens.foundation.errors import WrongUse
+from fedlens.server.config.mechanism import denominator, release_deviation
+from fedlens.server.config.tree import Config, ConfigError
+from fedlens.server.federation.contract_check import EnrolmentError
+from fedlens.server.learning.builds_on import check_earlier
+from fedlens.server.ledger.population import population_folder
+from fedlens.server.ledger.private_split import FILE, kept_split
+from fedlens.server.ledger.run_ledger import spending_of
+from fedlens.server.run.directory import RunDirectory, RunDirectoryError
+from fedlens.simulations.federation.apps import open_simulated_users
+from fedlens.store import open_store
 
 DELTA = 1e-3
 SECRET = {"privacy__fixed_seed": -1}

@@ -10,33 +10,39 @@ import torch
 from power_cuts import interrupted
 from run_tasks import FOCUSED, context_of, planned
 
-from accountant.ledger.ledger import Ledger
-from client.app import build_client_app
-from client.datasets.dataset import DatasetError
-from client.messages import TrainReply
-from client.messages import TrainRequest as Request
-from client.tasks.frozen import FrozenLocalTask
-from models.vectors import to_vector
-from server.agreed import EnrolmentError
-from server.config.tree import Config, ConfigError
-from server.learner import Learner
-from server.private_step import NoUsableReply, PrivateStep
-from server.run_directory import RunDirectory, load_generator
-from server.run_filter import NothingLearned, kept_filter_weights
-from server.run_ledger import RunLedger
-from server.sampler import restored_filter
-from server.schedule import check_affordable, costs, planned_epsilon, scaled, scheduled
-from server.store import open_store
-from server.tasks.privatizer import PrivatizerTask
-from simulations import engine
-from simulations.engine import measure_student, train_in_process
-from simulations.federation.apps import (
+from fedlens.accountant.ledger.ledger import Ledger
+from fedlens.client.app import build_client_app
+from fedlens.client.messages import TrainReply
+from fedlens.client.messages import TrainRequest as Request
+from fedlens.client.tasks.frozen import FrozenLocalTask
+from fedlens.data.dataset import DatasetError
+from fedlens.models.vectors import to_vector
+from fedlens.server.config.schedule import (
+    check_affordable,
+    costs,
+    planned_epsilon,
+    scaled,
+    scheduled,
+)
+from fedlens.server.config.tree import Config, ConfigError
+from fedlens.server.federation.contract_check import EnrolmentError
+from fedlens.server.generation.sampler import restored_filter
+from fedlens.server.learning.learner import Learner
+from fedlens.server.learning.privatizer import NothingLearned, kept_filter_weights
+from fedlens.server.ledger.run_ledger import RunLedger
+from fedlens.server.round.step import NoUsableReply, PrivateStep
+from fedlens.server.run.directory import RunDirectory, load_generator
+from fedlens.server.tasks.privatizer import PrivatizerTask
+from fedlens.simulations import engine
+from fedlens.simulations.engine import measure_student, train_in_process
+from fedlens.simulations.federation.apps import (
     hiding_users,
     node_users,
     simulated_federation,
     simulated_sensitive,
 )
-from simulations.reading import as_devices_send, kept_run_filter
+from fedlens.simulations.run_artifacts import as_devices_send, kept_run_filter
+from fedlens.store import open_store
 
 FILTERED = {
     "privatizer.kind": "federated",
@@ -425,7 +431,7 @@ def test_malformed_replies_are_refused_in_this_task_too(config, run_small, monke
         "shape": np.zeros(size + 1), "nan": np.full(size, np.nan), "norm": np.full(size, 1e3)
     }[damage]  # fmt: skip
     monkeypatch.setattr(
-        "client.app.train",
+        "fedlens.client.app.train",
         lambda users, request: TrainReply(bad, np.zeros(64, dtype=np.int64)),
     )
     with pytest.raises(NoUsableReply):
@@ -433,8 +439,8 @@ def test_malformed_replies_are_refused_in_this_task_too(config, run_small, monke
 
 
 def _federation():
-    from server.enrolment import Federation
-    from server.sampling import Roster
+    from fedlens.server.federation.enrolment import Federation
+    from fedlens.server.federation.roster import Roster
 
     return Federation(Roster((1, 2), (20, 20)), (1, 28, 28), 10, 2)
 

@@ -8,11 +8,11 @@ import sys
 import pytest
 import torch
 
-from accountant.ledger.population import Population, PopulationTerms
-from models.faults import FAULTS
-from models.faults.protocol import FaultSetting
-from models.probes.asking import parse_probe
-from server.probe_offers import probe_for, probe_offer
+from fedlens.accountant.ledger.population import Population, PopulationTerms
+from fedlens.diagnosis.probe_offers import probe_for, probe_offer
+from fedlens.models.faults import FAULTS
+from fedlens.models.faults.protocol import FaultSetting
+from fedlens.models.probes.asking import parse_probe
 
 COLOURED = torch.rand(4, 3, 28, 28, generator=torch.Generator().manual_seed(1)) * 2 - 1
 
@@ -63,5 +63,5 @@ def test_an_offer_is_the_cheapest_that_tells_enough_and_says_who_refuses(tmp_pat
 
 
 def test_pages_can_ask_for_an_offer_without_a_training_framework():
-    code = "import sys, server.probe_offers; sys.exit('torch' in sys.modules)"
+    code = "import sys, fedlens.diagnosis.probe_offers; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

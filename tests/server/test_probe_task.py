@@ -7,21 +7,25 @@ import logging
 import numpy as np
 import pytest
 
-from accountant.ledger.ledger import Ledger
-from accountant.ledger.population import Population, PopulationTerms
-from client.app import build_client_app
-from client.data import NodeDataError
-from client.messages import TRAIN, TrainReply
-from client.node_policy import NodePolicy
-from server.aggregation import Answer, Limits, objection
-from server.agreed import EnrolmentError
-from server.config.tree import Config, ConfigError
-from server.population import population_folder
-from server.private_step import NoUsableReply
-from server.round_history import RoundHistory
-from server.run_directory import RunDirectory
-from server.store import open_store
-from simulations.federation.apps import node_users, open_simulated_users, simulated_federation
+from fedlens.accountant.ledger.ledger import Ledger
+from fedlens.accountant.ledger.population import Population, PopulationTerms
+from fedlens.client.app import build_client_app
+from fedlens.client.messages import TRAIN, TrainReply
+from fedlens.client.node.policy import NodePolicy
+from fedlens.client.users.protocol import NodeDataError
+from fedlens.server.config.tree import Config, ConfigError
+from fedlens.server.federation.contract_check import EnrolmentError
+from fedlens.server.ledger.population import population_folder
+from fedlens.server.round.aggregation import Answer, Limits, objection
+from fedlens.server.round.step import NoUsableReply
+from fedlens.server.run.directory import RunDirectory
+from fedlens.server.run.history import RoundHistory
+from fedlens.simulations.federation.apps import (
+    node_users,
+    open_simulated_users,
+    simulated_federation,
+)
+from fedlens.store import open_store
 
 PROBED = {
     "schedule": "probe",
@@ -98,7 +102,7 @@ def test_a_user_without_records_and_a_node_that_fails_count_as_nothing(probed, r
         calls["describe"] += 1
         return open_simulated_users(context) if calls["describe"] <= 2 else half(context)
 
-    logging.getLogger("client.app").setLevel(logging.ERROR)
+    logging.getLogger("fedlens.client.app").setLevel(logging.ERROR)
     app = build_client_app(first_asked, lambda context: NodePolicy(allow_no_noise=True))
     run_small(config, "half", app=app)
     assert 0 < answered(tmp_path / "half") < truth(config)

@@ -9,20 +9,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from accountant.bayesian.noised_norms import NoisedNorms
-from accountant.ledger.evidence import EvidenceFile
-from accountant.ledger.export import export_of
-from accountant.ledger.ledger import Ledger
-from client.app import build_client_app
-from client.messages import TrainReply
-from server import private_step
-from server.config.tree import ConfigError
-from server.mechanism import round_event, round_noise
-from server.run_directory import RunDirectory
-from server.run_ledger import RunLedger, spending_of
-from server.run_plan import planned
-from server.store import open_store
-from simulations.federation.apps import open_simulated_users
+from fedlens.accountant.bayesian.noised_norms import NoisedNorms
+from fedlens.accountant.ledger.evidence import EvidenceFile
+from fedlens.accountant.ledger.export import export_of
+from fedlens.accountant.ledger.ledger import Ledger
+from fedlens.client.app import build_client_app
+from fedlens.client.messages import TrainReply
+from fedlens.server.config.mechanism import round_event, round_noise
+from fedlens.server.config.tree import ConfigError
+from fedlens.server.ledger.plan import planned
+from fedlens.server.ledger.run_ledger import RunLedger, spending_of
+from fedlens.server.round import step
+from fedlens.server.run.directory import RunDirectory
+from fedlens.simulations.federation.apps import open_simulated_users
+from fedlens.store import open_store
 
 FIGURES = ("bdp_as_published", "bdp_corrected", "bdp_sound", "percentiles", "percentiles_corrected")
 
@@ -68,7 +68,7 @@ def test_equal_releases_give_equal_figures_whatever_the_private_norms_are(
         counted.append(tuple(np.asarray(counts).tolist()))
         return NoisedNorms(clipping_norm, noise, tuple(float(n) for n in range(16)))
 
-    monkeypatch.setattr(private_step, "noised_norms", same)
+    monkeypatch.setattr(step, "noised_norms", same)
     found = [
         seen_from_outside(run_small(config, name, Reporting(at_clip)), tmp_path / name)
         for name, at_clip in (("as they are", False), ("at the clip", True))
@@ -92,13 +92,13 @@ def test_the_norms_are_noised_as_their_ledger_entry_says(small_config, run_small
 
 def test_the_update_s_noise_makes_room_for_the_norms(small_config, monkeypatch, run_small):
     noises = []
-    whole = private_step.noised_mean
+    whole = step.noised_mean
 
     def noted(total, **keywords):
         noises.append(keywords["noise_multiplier"])
         return whole(total, **keywords)
 
-    monkeypatch.setattr(private_step, "noised_mean", noted)
+    monkeypatch.setattr(step, "noised_mean", noted)
     config = small_config(privacy__norms_share=0.19)
     run_small(config)
     z = config.tasks["critic"].noise_multiplier

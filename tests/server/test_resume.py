@@ -11,13 +11,13 @@ import time
 import pytest
 from power_cuts import interrupted
 
-from accountant.ledger.ledger import Ledger, LedgerError
-from server.generator import GeneratorTrainer
-from server.publication import Publication
-from server.round_history import RoundHistory
-from server.run_directory import RunDirectory, RunDirectoryError
-from server.run_ledger import RunLedger
-from server.store import Store, open_store
+from fedlens.accountant.ledger.ledger import Ledger, LedgerError
+from fedlens.server.generation.generator import GeneratorTrainer
+from fedlens.server.ledger.run_ledger import RunLedger
+from fedlens.server.round.publication import Publication
+from fedlens.server.run.directory import RunDirectory, RunDirectoryError
+from fedlens.server.run.history import RoundHistory
+from fedlens.store import Store, open_store
 
 POST_PROCESSING = [
     (GeneratorTrainer, "train", "before"),
@@ -113,7 +113,7 @@ def size_of(path):
 def test_nine_kills_at_random_moments(small_config, run_small, tmp_path):
     """Real SIGKILLs of a forked process, each at a random moment of a run of forty rounds.
 
-    `python -m studies.benchmarks.faults` has hundreds of them, in every process and phase.
+    `python -m harness.faults` has hundreds of them, in every process and phase.
     """
     rounds = 40
     config = small_config(

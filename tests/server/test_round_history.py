@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from server import kept_releases
-from server.generator import GeneratorTrainer
-from server.round_history import RoundHistory
-from server.run_directory import RunDirectory, RunDirectoryError, Snapshot
-from server.store import open_store
+from fedlens.server.generation.generator import GeneratorTrainer
+from fedlens.server.round import releases
+from fedlens.server.run.directory import RunDirectory, RunDirectoryError, Snapshot
+from fedlens.server.run.history import RoundHistory
+from fedlens.store import open_store
 
 
 @pytest.fixture
@@ -161,7 +161,7 @@ def test_room_for_releases_counts_what_an_earlier_process_kept(
     run_small(config)
     sizes = [file.stat().st_size for file in sorted((tmp_path / "run/releases").iterdir())]
     assert len(sizes) == 3
-    monkeypatch.setattr(kept_releases, "MOST_BYTES", sizes[0] + sizes[1] + sizes[2] // 2)
+    monkeypatch.setattr(releases, "MOST_BYTES", sizes[0] + sizes[1] + sizes[2] // 2)
     with monkeypatch.context() as patch:
         cut = _killed_at(2, GeneratorTrainer.train, _interrupt)
         patch.setattr(GeneratorTrainer, "train", cut)

@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 import tomli_w
 
-from accountant.ledger.ledger import Ledger, LedgerError
-from accountant.noise import NoiseUnsound, health
-from client.app import build_client_app
-from client.cohort import train
-from client.messages import TrainReply
-from server.agreed import EnrolmentError
-from server.config.tree import Config, digest_of_tree
-from server.private_step import NoUsableReply
-from server.run_directory import RunDirectory, RunDirectoryError
-from server.store import SampleFilter, StoreError, open_store
-from simulations.federation.apps import node_users, open_simulated_users
+from fedlens.accountant.ledger.ledger import Ledger, LedgerError
+from fedlens.accountant.noise import NoiseUnsound, health
+from fedlens.client.app import build_client_app
+from fedlens.client.messages import TrainReply
+from fedlens.client.train import train
+from fedlens.server.config.tree import Config, digest_of_tree
+from fedlens.server.federation.contract_check import EnrolmentError
+from fedlens.server.round.step import NoUsableReply
+from fedlens.server.run.directory import RunDirectory, RunDirectoryError
+from fedlens.simulations.federation.apps import node_users, open_simulated_users
+from fedlens.store import SampleFilter, StoreError, open_store
 
 KINDS = pytest.mark.parametrize("kind", ["frozen", "wgan"])
 
@@ -68,10 +68,12 @@ def test_where_noise_fails_its_self_test_no_node_answers_and_nothing_is_released
     small_config, run_small, tmp_path, monkeypatch, caplog, unit
 ):
     asked = []
-    monkeypatch.setattr(logging.getLogger("client.app"), "disabled", False)  # whatever ran before
-    caplog.set_level(logging.WARNING, logger="client.app")
     monkeypatch.setattr(
-        "client.app.train", lambda *request: asked.append(request) or train(*request)
+        logging.getLogger("fedlens.client.app"), "disabled", False
+    )  # whatever ran before
+    caplog.set_level(logging.WARNING, logger="fedlens.client.app")
+    monkeypatch.setattr(
+        "fedlens.client.app.train", lambda *request: asked.append(request) or train(*request)
     )
     monkeypatch.setattr(health, "bits_fault", lambda source: "random words repeat")
     health._test_process.cache_clear()

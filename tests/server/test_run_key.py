@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from server.config.tree import Config
-from server.run_directory import RunDirectory
-from server.run_key import FILE, RunKeyError, kept_key, new_key
+from fedlens.server.config.tree import Config
+from fedlens.server.run.directory import RunDirectory
+from fedlens.server.run.key import FILE, RunKeyError, kept_key, new_key
 
 
 def test_a_key_is_drawn_once_and_kept_for_its_owner_alone(tmp_path):

@@ -6,14 +6,14 @@ import shutil
 
 import pytest
 
-from accountant.ledger.ledger import Ledger, LedgerError
+from fedlens.accountant.ledger.ledger import Ledger, LedgerError
 from fedlens.cli import main
-from server.generator import GeneratorTrainer
-from server.private_step import PrivateStep
-from server.run_directory import RunDirectory, RunDirectoryError
-from server.run_ledger import RunLedger
-from server.run_place import bind
-from server.store import open_store
+from fedlens.server.generation.generator import GeneratorTrainer
+from fedlens.server.ledger.run_ledger import RunLedger
+from fedlens.server.round.step import PrivateStep
+from fedlens.server.run.directory import RunDirectory, RunDirectoryError
+from fedlens.server.run.place import bind
+from fedlens.store import open_store
 
 COPY = "two folders must not draw noise"
 

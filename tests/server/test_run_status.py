@@ -10,9 +10,9 @@ import pytest
 from flwr.app import Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from client.messages import failure
-from server.enrolment import EnrolmentError
-from simulations.federation.apps import client_app
+from fedlens.client.messages import failure
+from fedlens.server.federation.enrolment import EnrolmentError
+from fedlens.simulations.federation.apps import client_app
 
 
 def said_by(tmp_path):
@@ -29,7 +29,7 @@ def test_each_round_is_said_with_both_epsilons_and_the_nodes(
     assert said["dp_epsilon"] == outcome.spending.dp_epsilon
     assert said["bdp_epsilon"] == pytest.approx(outcome.spending.bdp_sound)
     assert (said["nodes_asked"], said["nodes_answered"], said["refused"]) == (2, 2, {})
-    lines = [r.getMessage() for r in caplog.records if r.name == "server.run_status"]
+    lines = [r.getMessage() for r in caplog.records if r.name == "fedlens.server.run.status"]
     assert sum(line.startswith("round ") for line in lines) == 3
     assert all("DP ε" in line and "Bayesian DP ε" in line for line in lines[1:4])
     assert str(tmp_path / "run") in lines[0] and "finished" in lines[-1]
@@ -70,8 +70,8 @@ def test_a_node_that_fails_is_missing_in_what_is_said(run_small, small_config, t
 def test_a_run_that_no_node_answers_says_so_by_the_app(small_config, tmp_path, monkeypatch):
     from types import SimpleNamespace
 
-    from server.app import main
-    from simulations.transports.inprocess import InProcessGrid
+    from fedlens.server.app import main
+    from fedlens.simulations.transports.inprocess import InProcessGrid
 
     monkeypatch.setenv("FEDLENS_HOME", str(tmp_path))
     app = ClientApp()
@@ -90,8 +90,8 @@ def test_a_run_that_no_node_answers_says_so_by_the_app(small_config, tmp_path, m
 
 @pytest.mark.parametrize("name", ["../up", "a/b", ".hidden", ""])
 def test_a_runs_name_cannot_leave_the_folder_of_runs(name, tmp_path, monkeypatch):
-    from server.app import _fresh_path
-    from server.config.tree import ConfigError
+    from fedlens.server.app import _fresh_path
+    from fedlens.server.config.tree import ConfigError
 
     monkeypatch.setenv("FEDLENS_HOME", str(tmp_path))
     if name:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from server.config.tree import ConfigError
-from server.run_store import store_url
+from fedlens.server.config.tree import ConfigError
+from fedlens.server.run.store import store_url
 
 SECRET = "postgresql://fedlens:hunter2@db/fedlens"
 

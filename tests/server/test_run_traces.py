@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from foundation.traces import VARIABLE, traced, traces
+from fedlens.foundation.traces import VARIABLE, traced, traces
 
 ALLOWED = {"fedlens.round", "fedlens.task", "fedlens.run"}
 

@@ -7,12 +7,12 @@ import torch
 from run_tasks import planned
 from torch.nn import functional as F
 
-from models.annotators import Annotator
-from models.generators import Generator
-from server.config.tree import Config
-from server.run_directory import RunDirectory, RunDirectoryError, load_generator
-from server.sampler import Sampler, kept_arrays, restored_sampler, sampler_of
-from server.tensors import digest_of
+from fedlens.models.annotators import Annotator
+from fedlens.models.generators import Generator
+from fedlens.server.config.tree import Config
+from fedlens.server.generation.sampler import Sampler, kept_arrays, restored_sampler, sampler_of
+from fedlens.server.run.arrays import digest_of
+from fedlens.server.run.directory import RunDirectory, RunDirectoryError, load_generator
 
 SHAPE, CLASSES = (1, 28, 28), 4
 
@@ -74,7 +74,7 @@ def test_how_many_are_drawn_changes_no_image(judge, labels, latent, agreement, m
     sampler = Sampler(Generator(SHAPE, CLASSES, 8, latent).eval(), judge, agreement, 3)
     images = sampler.draw(labels, 5)
     torch.testing.assert_close(images[:13], sampler.draw(labels[:13], 5))
-    monkeypatch.setattr("server.sampler.BATCH", 7)
+    monkeypatch.setattr("fedlens.server.generation.sampler.BATCH", 7)
     torch.testing.assert_close(images, sampler.draw(labels, 5))
     other = labels.clone()
     other[50:] = 0

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from accountant.noise.bits import FixedBits
-from server.sampling import Roster, draw_cohort, everyone
+from fedlens.accountant.noise.bits import FixedBits
+from fedlens.server.federation.roster import Roster, draw_cohort, everyone
 
 ROSTER = Roster(node_ids=(7, 8, 9), users=(40, 10, 1))
 

@@ -7,11 +7,14 @@ import math
 import pytest
 from run_tasks import planned as with_schedule
 
-from accountant.dp.differential import DifferentialAccountant
-from server.config.tree import Config, ConfigError
-from server.mechanism import denominator, largest_sum, release_deviation, round_event
-from server.run_plan import planned
-from server.schedule import (
+from fedlens.accountant.dp.differential import DifferentialAccountant
+from fedlens.server.config.mechanism import (
+    denominator,
+    largest_sum,
+    release_deviation,
+    round_event,
+)
+from fedlens.server.config.schedule import (
     check_affordable,
     costs,
     planned_epsilon,
@@ -20,6 +23,8 @@ from server.schedule import (
     task_at,
     total_rounds,
 )
+from fedlens.server.config.tree import Config, ConfigError
+from fedlens.server.ledger.plan import planned
 
 TWO = {
     "tasks.critic.rounds": 2,

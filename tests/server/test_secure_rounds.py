@@ -9,19 +9,19 @@ import numpy as np
 import pytest
 from flwr.app import Message
 
-from accountant.bayesian.noised_norms import NoisedNorms
-from accountant.ledger.evidence import EvidenceFile
-from accountant.ledger.ledger import Ledger
-from client import secure_messages as wire
-from client.messages import TRAIN, failure
-from foundation.secure_sum import SumCollector
-from server.config.tree import ConfigError
-from server.mechanism import release_deviation, round_event, round_noise
-from server.private_step import NoUsableReply
-from server.run_directory import RunDirectory
-from server.run_plan import empty_account
-from server.store import open_store
-from simulations.federation.apps import client_app
+from fedlens.accountant.bayesian.noised_norms import NoisedNorms
+from fedlens.accountant.ledger.evidence import EvidenceFile
+from fedlens.accountant.ledger.ledger import Ledger
+from fedlens.client import secure_messages as wire
+from fedlens.client.messages import TRAIN, failure
+from fedlens.foundation.secure_sum import SumCollector
+from fedlens.server.config.mechanism import release_deviation, round_event, round_noise
+from fedlens.server.config.tree import ConfigError
+from fedlens.server.ledger.plan import empty_account
+from fedlens.server.round.step import NoUsableReply
+from fedlens.server.run.directory import RunDirectory
+from fedlens.simulations.federation.apps import client_app
+from fedlens.store import open_store
 
 FIVE = {
     "data__nodes": 5,
@@ -202,7 +202,7 @@ def test_what_would_protect_less_than_it_says_is_refused(small_config, changes, 
 
 def test_the_nodes_noise_is_what_was_asked_for(small_config, run_small, tmp_path, monkeypatch):
     """All five survive and one is taken to collude: the sum has 5/3 of the variance needed."""
-    from server.rounds import TrainingRun
+    from fedlens.server.round.loop import TrainingRun
 
     found = {}
     learn = TrainingRun._learn

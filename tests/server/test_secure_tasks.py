@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from run_tasks import FOCUSED, WARM
 
-from server.run_plan import planned
-from server.schedule import total_rounds
+from fedlens.server.config.schedule import total_rounds
+from fedlens.server.ledger.plan import planned
 
 KINDS = {
     "frozen": {"tasks.critic.kind": "frozen"},

@@ -8,19 +8,19 @@ import numpy as np
 import pytest
 import torch
 
-from models.faults import FAULTS
-from models.faults.protocol import FaultSetting
-from server.diagnosis.diagnose import FOREIGN
-from server.diagnosis.fitting import (
+from fedlens.diagnosis.diagnose import FOREIGN
+from fedlens.diagnosis.fitting import (
     LeftOver,
     _by_chance_left,
     by_chance,
     least_visible,
     size_beyond_chance,
 )
-from server.diagnosis.reference import like_all
-from server.diagnosis.report import Diagnosis, FoundFault, Omnibus, ReferenceFit
-from server.diagnosis.surprises import UNNAMED, surprises
+from fedlens.diagnosis.reference import like_all
+from fedlens.diagnosis.report import Diagnosis, FoundFault, Omnibus, ReferenceFit
+from fedlens.diagnosis.surprises import UNNAMED, surprises
+from fedlens.models.faults import FAULTS
+from fedlens.models.faults.protocol import FaultSetting
 
 
 def test_surprises_are_public_changes_of_images_and_no_faults_of_the_library():

@@ -12,24 +12,38 @@ import pytest
 import torch
 from run_tasks import TINY
 
-from client.filtered import FilteredUsers, as_asked
-from client.messages import TrainRequest
+from fedlens.api.label_curves import label_curve
 from fedlens.cli import main
-from fedlens.label_curves import label_curve
-from models.vectors import to_vector
-from privatizers import fitting
-from privatizers.classifiers import choices_of
-from privatizers.export import load_filter
-from privatizers.protocol import PrivatizerError
-from server import privatizer_fit
-from server.config.tree import Config, ConfigError
-from server.mechanism import mechanism
-from server.privatizer_fit import FilterFit, leakage_of
-from server.run_directory import RunDirectory, RunDirectoryError
-from server.run_filter import told_to_nodes
-from server.sampler import Sampler, kept_arrays, restored_sampler
-from server.schedule import planned_epsilon, scheduled
-from server.store import (
+from fedlens.client.messages import TrainRequest
+from fedlens.client.users.filtered import FilteredUsers, as_asked
+from fedlens.models.vectors import to_vector
+from fedlens.privatizers import fitting
+from fedlens.privatizers.classifiers import choices_of
+from fedlens.privatizers.export import load_filter
+from fedlens.privatizers.protocol import PrivatizerError
+from fedlens.server.config.mechanism import mechanism
+from fedlens.server.config.schedule import planned_epsilon, scheduled
+from fedlens.server.config.tree import Config, ConfigError
+from fedlens.server.generation import fitting as privatizer_fit
+from fedlens.server.generation.fitting import FilterFit, leakage_of
+from fedlens.server.generation.sampler import Sampler, kept_arrays, restored_sampler
+from fedlens.server.learning.privatizer import told_to_nodes
+from fedlens.server.run.directory import RunDirectory, RunDirectoryError
+from fedlens.simulations.engine import (
+    STUDENT_SEED,
+    measure_taught_student,
+    simulate,
+    train_in_process,
+)
+from fedlens.simulations.federation.apps import hiding_users, node_users, simulated_federation
+from fedlens.simulations.run_artifacts import (
+    as_devices_send,
+    kept_leakage,
+    kept_run_filter,
+    kept_sampler,
+)
+from fedlens.simulations.students.students import train_student
+from fedlens.store import (
     Annotation,
     LabelRecord,
     ProjectRecord,
@@ -37,15 +51,6 @@ from server.store import (
     StoreError,
     open_store,
 )
-from simulations.engine import (
-    STUDENT_SEED,
-    measure_taught_student,
-    simulate,
-    train_in_process,
-)
-from simulations.federation.apps import hiding_users, node_users, simulated_federation
-from simulations.reading import as_devices_send, kept_leakage, kept_run_filter, kept_sampler
-from simulations.students.students import train_student
 
 pytestmark = pytest.mark.usefixtures("a_filter_in_no_time")
 
@@ -186,7 +191,7 @@ def test_labels_of_hidden_samples_teach_a_student_that_meets_hidden_images(tmp_p
         met.append(given[2])
         return train_student(*given, **settings)
 
-    monkeypatch.setattr("simulations.engine.train_student", watched)
+    monkeypatch.setattr("fedlens.simulations.engine.train_student", watched)
     names = [LabelRecord(key=str(digit), name=str(digit)) for digit in range(10)]
     with open_store(directory.default_store) as store:
         asked = ProjectRecord(name="digits", run_id=outcome.run_id, labels=tuple(names))

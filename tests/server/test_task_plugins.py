@@ -6,16 +6,16 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
-from accountant.ledger.ledger import Ledger
-from client.tasks import CLIENT_TASKS
-from foundation import registry
-from server.config.reference import tables
-from server.config.tasks import TASK_KINDS
-from server.config.tree import Config, ConfigError
-from server.private_step import NoUsableReply
+from fedlens.accountant.ledger.ledger import Ledger
+from fedlens.client.tasks import CLIENT_TASKS
+from fedlens.foundation import registry
+from fedlens.server.config.reference import tables
+from fedlens.server.config.tasks import TASK_KINDS
+from fedlens.server.config.tree import Config, ConfigError
+from fedlens.server.round.step import NoUsableReply
 
 ON_SERVERS = EntryPoint("echo", "outside_task:ECHO", "fedlens.tasks")
-ON_NODES = EntryPoint("echo", "client.tasks.frozen:FrozenLocalTask", "fedlens.client_tasks")
+ON_NODES = EntryPoint("echo", "fedlens.client.tasks.frozen:FrozenLocalTask", "fedlens.client_tasks")
 
 
 @pytest.fixture

@@ -8,19 +8,19 @@ import torch
 from power_cuts import interrupted
 from run_tasks import FOCUSED, RECORD, RECORD_ANNOTATED, WARM
 
-from accountant.account import Account
-from accountant.ledger.ledger import Ledger
-from client.app import build_client_app
-from models.annotators import Annotator
-from server.config.tree import ConfigError
-from server.generator import GeneratorTrainer
-from server.private_step import PrivateStep
-from server.publication import Publication
-from server.run_directory import RunDirectory, load_generator
-from server.run_ledger import RunLedger
-from server.sampler import restored_sampler
-from server.store import SampleFilter, open_store
-from server.tasks.annotator import AnnotatorTask
+from fedlens.accountant.account import Account
+from fedlens.accountant.ledger.ledger import Ledger
+from fedlens.client.app import build_client_app
+from fedlens.models.annotators import Annotator
+from fedlens.server.config.tree import ConfigError
+from fedlens.server.generation.generator import GeneratorTrainer
+from fedlens.server.generation.sampler import restored_sampler
+from fedlens.server.ledger.run_ledger import RunLedger
+from fedlens.server.round.publication import Publication
+from fedlens.server.round.step import PrivateStep
+from fedlens.server.run.directory import RunDirectory, load_generator
+from fedlens.server.tasks.annotator import AnnotatorTask
+from fedlens.store import SampleFilter, open_store
 
 
 def entries_of(tmp_path, name="run"):

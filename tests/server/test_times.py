@@ -11,18 +11,18 @@ from types import SimpleNamespace
 
 import pytest
 
-from accountant.ledger.ledger import Ledger
-from client.app import build_client_app
-from fedlens.runs import SUMMARY, Run
-from foundation import dates
-from server import round_slots
-from server.config.sections import RoundsConfig
-from server.private_step import NoUsableReply
-from server.round_slots import RoundSlots
-from server.run_directory import RunDirectory
-from server.run_key import FILE, kept_key
-from server.store import open_store
-from simulations.federation.apps import open_simulated_users
+from fedlens.accountant.ledger.ledger import Ledger
+from fedlens.api.runs import SUMMARY, Run
+from fedlens.client.app import build_client_app
+from fedlens.foundation import dates
+from fedlens.server.config.sections import RoundsConfig
+from fedlens.server.round import slots
+from fedlens.server.round.slots import RoundSlots
+from fedlens.server.round.step import NoUsableReply
+from fedlens.server.run.directory import RunDirectory
+from fedlens.server.run.key import FILE, kept_key
+from fedlens.simulations.federation.apps import open_simulated_users
+from fedlens.store import open_store
 
 ROUNDS = 8
 HEAVY = (2, 3, 5, 8)
@@ -154,7 +154,7 @@ def test_how_many_rounds_a_day_has_room_for_does_not_show(rounds, run_small, mon
     """A run over midnight keeps the day on which its process began."""
     real = dates.today()
     days = iter([real] * 2 + [real + timedelta(days) for days in range(1, 10_000)])
-    monkeypatch.setattr("accountant.ledger.ledger.today", lambda: next(days))
+    monkeypatch.setattr("fedlens.accountant.ledger.ledger.today", lambda: next(days))
     outcome = run_small(rounds())
     entries = Ledger.read(tmp_path / "run" / "ledger.jsonl").entries
     assert len({entry.at for entry in entries}) == 1
@@ -185,7 +185,7 @@ def test_with_a_fixed_clock_all_that_shows_live_comes_at_times_that_data_cannot_
     seen = {}
     for case in ("light", "heavy"):
         clock, released, shown = FakeClock(), [], []
-        monkeypatch.setattr(round_slots, "time", clock)
+        monkeypatch.setattr(slots, "time", clock)
         save = RunDirectory.save_release
 
         def kept(directory, *release, save=save, clock=clock, released=released):
@@ -212,7 +212,7 @@ def test_with_a_fixed_clock_all_that_shows_live_comes_at_times_that_data_cannot_
 
 def test_a_round_that_fails_takes_as_long_as_any(rounds, run_small, monkeypatch):
     clock = FakeClock()
-    monkeypatch.setattr(round_slots, "time", clock)
+    monkeypatch.setattr(slots, "time", clock)
 
     def dead(heavy):
         clock.now += 1.0
@@ -242,7 +242,7 @@ def test_a_clock_that_is_set_meanwhile_holds_a_round_up_by_a_slot_at_most(monkey
     clock = FakeClock()
     wall = [0.0]
     clock.time = lambda: clock.now + wall[0]
-    monkeypatch.setattr(round_slots, "time", clock)
+    monkeypatch.setattr(slots, "time", clock)
     began = clock.now
     with RoundSlots(RoundsConfig(slot=10)).held():
         wall[0] = jump
@@ -252,7 +252,7 @@ def test_a_clock_that_is_set_meanwhile_holds_a_round_up_by_a_slot_at_most(monkey
 
 
 def test_a_run_without_a_slot_waits_for_nothing(monkeypatch):
-    monkeypatch.setattr(round_slots.time, "sleep", lambda seconds: pytest.fail("it waited"))
+    monkeypatch.setattr(slots.time, "sleep", lambda seconds: pytest.fail("it waited"))
     with RoundSlots(RoundsConfig()).held():
         pass
 
@@ -263,7 +263,11 @@ def test_what_is_written_last_has_the_day_on_which_the_process_began(
     """The summary and the key too, whenever they are written: a crash may leave them so."""
     directory = RunDirectory.create(tmp_path / "run", small_config())
     began = dates.today()
-    for module in ("foundation.dates", "foundation.files", "server.run_directory"):
+    for module in (
+        "fedlens.foundation.dates",
+        "fedlens.foundation.files",
+        "fedlens.server.run.directory",
+    ):
         monkeypatch.setattr(f"{module}.today", lambda: began + timedelta(days=1))
     kept_key(small_config(), directory)
     store = directory.default_store

@@ -8,20 +8,20 @@ from flwr.app import Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accountant.ledger.ledger import Ledger
-from client.messages import TRAIN, Description, TrainReply, failure
-from fedlens.diagnosing import power
-from fedlens.probing import probe_config
-from foundation.errors import WrongUse
-from server.config.tree import ConfigError
-from server.enrolment import enrol
-from server.learner import Learner
-from server.mechanism import denominator, release_deviation
-from server.private_step import NoUsableReply, PrivateStep, StepPlan
-from server.schedule import scheduled
-from server.trimming import TooFewUsers, Trimming
-from simulations.federation.apps import client_app
-from simulations.transports.inprocess import InProcessGrid
+from fedlens.accountant.ledger.ledger import Ledger
+from fedlens.api.diagnoses import power
+from fedlens.api.probes import probe_config
+from fedlens.client.messages import TRAIN, Description, TrainReply, failure
+from fedlens.foundation.errors import WrongUse
+from fedlens.server.config.mechanism import denominator, release_deviation
+from fedlens.server.config.schedule import scheduled
+from fedlens.server.config.tree import ConfigError
+from fedlens.server.config.trimming import TooFewUsers, Trimming
+from fedlens.server.federation.enrolment import enrol
+from fedlens.server.learning.learner import Learner
+from fedlens.server.round.step import NoUsableReply, PrivateStep, StepPlan
+from fedlens.simulations.federation.apps import client_app
+from fedlens.simulations.transports.inprocess import InProcessGrid
 
 CLIP = 0.3
 NODES = st.lists(st.integers(1, 12), min_size=3, max_size=9)

@@ -6,12 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from client.datasets.registry import load
-from foundation.errors import WrongUse
-from models.faults import FAULTS
-from models.faults.protocol import FaultSetting
-from models.pixels import from_pixels
-from server.diagnosis.unreferenced import (
+from fedlens.data.registry import load
+from fedlens.diagnosis.unreferenced import (
     DIGITS,
     FAMILIES,
     FamilyHint,
@@ -19,6 +15,10 @@ from server.diagnosis.unreferenced import (
     levels_of,
     unreferenced,
 )
+from fedlens.foundation.errors import WrongUse
+from fedlens.models.faults import FAULTS
+from fedlens.models.faults.protocol import FaultSetting
+from fedlens.models.pixels import from_pixels
 
 COUNT = 800
 

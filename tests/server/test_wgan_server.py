@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from run_tasks import context_of
 
-from server.config.tree import Config, ConfigError
-from server.tasks.wgan import WganTask
+from fedlens.server.config.tree import Config, ConfigError
+from fedlens.server.tasks.wgan import WganTask
 
 SHAPE, CLASSES = (1, 28, 28), 10
 FREE = {"tasks.critic.kind": "wgan", "tasks.critic.weight_limit": 0.0, "tasks.critic.width": 2}

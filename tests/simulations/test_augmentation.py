@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from client.datasets.spec import Augmentation
-from simulations.students.augmentation import affine, augment, flips, mixup, moved
+from fedlens.data.spec import Augmentation
+from fedlens.simulations.students.augmentation import affine, augment, flips, mixup, moved
 
 SHAPES = [(1, 28, 28), (3, 32, 32)]
 STILL = {"rotation": 0.0, "scale": 0.0, "shear": 0.0, "shift": 0.0}

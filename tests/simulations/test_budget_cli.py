@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from fedlens.cli import main
-from foundation.errors import ExitStatus
+from fedlens.foundation.errors import ExitStatus
 
 SCHEDULE = ("--sampling-rate", "0.01", "--noise-multiplier", "1", "--rounds", "1000")
 DELTA = ("--delta", "1e-5")

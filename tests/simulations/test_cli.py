@@ -179,8 +179,8 @@ def test_a_folder_with_other_files_is_left_alone(capsys, fast, tmp_path):
 
 
 def test_a_stores_password_is_neither_written_nor_shown(tmp_path):
-    from server.config.tree import Config
-    from server.run_directory import RunDirectory, RunDirectoryError
+    from fedlens.server.config.tree import Config
+    from fedlens.server.run.directory import RunDirectory, RunDirectoryError
 
     directory = RunDirectory.create(tmp_path / "run", Config())
     directory.remember_store("postgresql://ann:pa55word@db.example/fedlens")

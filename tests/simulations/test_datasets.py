@@ -14,12 +14,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from client.datasets import idx_sets
-from client.datasets.dataset import DatasetError, digest_arrays
-from client.datasets.embedded_data import make as make_embedded
-from client.datasets.idx_sets import MNIST_FILES, STEMS, load_idx_set
-from client.datasets.registry import DATASETS, load, spec_of
-from client.datasets.spec import DatasetSpec
+from fedlens.data import idx_sets
+from fedlens.data.dataset import DatasetError, digest_arrays
+from fedlens.data.embedded_data import make as make_embedded
+from fedlens.data.idx_sets import MNIST_FILES, STEMS, load_idx_set
+from fedlens.data.registry import DATASETS, load, spec_of
+from fedlens.data.spec import DatasetSpec
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARED = Path(os.environ.get("FEDLENS_SHARED", ROOT.parent / "shared"))

@@ -6,15 +6,15 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from client.datasets.registry import load
-from client.datasets.spec import Augmentation
-from simulations.students.distillation import (
+from fedlens.data.registry import load
+from fedlens.data.spec import Augmentation
+from fedlens.simulations.students.distillation import (
     sharpened,
     taught_student,
     training_set,
     varied_samples,
 )
-from simulations.students.students import predict, train_student
+from fedlens.simulations.students.students import predict, train_student
 
 
 class Replay:

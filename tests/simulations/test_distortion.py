@@ -6,14 +6,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from client.datasets.spec import Distortion
-from simulations.students.distortion import (
-    _field,
-    distort,
-    patched,
-    shaded,
-    warped,
-)
+from fedlens.data.spec import Distortion
+from fedlens.simulations.students.distortion import _field, distort, patched, shaded, warped
 
 
 def source(seed=0):

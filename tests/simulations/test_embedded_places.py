@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from client.datasets import embedded
-from client.datasets.dataset import DatasetError
+from fedlens.data import embedded
+from fedlens.data.dataset import DatasetError
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -102,9 +102,7 @@ def test_code_run_from_a_bundle_of_python_files_finds_it(tmp_path):
         target = tmp_path / path.relative_to(ROOT)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path, target)
-    said = (
-        "import client.datasets.registry as d; s = d.load('embedded'); print(d.__file__, s.digest)"
-    )
+    said = "import fedlens.data.registry as d; s = d.load('embedded'); print(d.__file__, s.digest)"
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     environment["FEDLENS_DATA"] = str(ROOT / "client" / "datasets" / "embedded_data")
     done = subprocess.run(

@@ -7,8 +7,8 @@ import struct
 import numpy as np
 import pytest
 
-from client.datasets.dataset import DatasetError, build_dataset
-from client.datasets.idx import read_images, read_labels
+from fedlens.data.dataset import DatasetError, build_dataset
+from fedlens.data.idx import read_images, read_labels
 
 PIXELS = np.arange(3 * 28 * 28, dtype=np.uint32).astype(np.uint8).reshape(3, 28, 28)
 IMAGES = struct.pack(">4I", 0x803, 3, 28, 28) + PIXELS.tobytes()

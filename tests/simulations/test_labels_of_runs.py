@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from fedlens.api.runs import open_run
 from fedlens.cli import main
-from fedlens.runs import open_run
-from server.store import Annotation, LabelRecord, ProjectRecord, SampleFilter, open_store
+from fedlens.store import Annotation, LabelRecord, ProjectRecord, SampleFilter, open_store
 
 FAST = """
 schedule = "critic"

@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedlens.label_curves import label_curve
-from server.config.tree import Config
-from server.store import (
+from fedlens.api.label_curves import label_curve
+from fedlens.server.config.tree import Config
+from fedlens.simulations.run_artifacts import labelled_samples
+from fedlens.store import (
     Adjudication,
     Annotation,
     BatchRecord,
@@ -23,7 +24,6 @@ from server.store import (
     StoreError,
     open_store,
 )
-from simulations.reading import labelled_samples
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ import shutil
 
 import pytest
 
-from accountant.ledger.export import COLUMNS
-from accountant.ledger.population import Population
+from fedlens.accountant.ledger.export import COLUMNS
+from fedlens.accountant.ledger.population import Population
 from fedlens.cli import main
-from server.population import population_folder
+from fedlens.server.ledger.population import population_folder
 
 BUDGET = "2.18"
 """Four rounds and not five, by each of the accountants: 1.91 or 2.17, and 2.19 or 2.48."""

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from client.datasets.registry import DatasetError, load
+from fedlens.data.registry import DatasetError, load
 
 
 def picture(path, value=0, size=(28, 28), mode="L"):

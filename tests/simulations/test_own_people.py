@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from client.cohort import train
-from client.messages import TrainRequest
-from server.builds_on import with_cost
-from server.config.tree import Config
-from server.mechanism import mechanism
-from server.run_directory import RunDirectory
-from simulations.federation.apps import node_users, usual_records
+from fedlens.client.messages import TrainRequest
+from fedlens.client.train import train
+from fedlens.server.config.mechanism import mechanism
+from fedlens.server.config.tree import Config
+from fedlens.server.learning.builds_on import with_cost
+from fedlens.server.run.directory import RunDirectory
+from fedlens.simulations.federation.apps import node_users, usual_records
 
 PEOPLE, EACH, ONE = 40, 12, 7
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulations.federation.partitions import PartitionError, partition
+from fedlens.simulations.federation.partitions import PartitionError, partition
 
 LABELS = np.random.default_rng(0).permutation(np.repeat(np.arange(10), 600))
 

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 import torch
 
+from fedlens.api.simulations import chosen_config
 from fedlens.cli import main
-from fedlens.simulating import chosen_config
-from foundation.errors import WrongUse
-from models.faults import FAULTS
-from models.faults.planting import SOUND
-from models.faults.protocol import FaultSetting
-from simulations.federation.apps import check_planted, node_users
-from simulations.federation.faulty import FaultyUsers
+from fedlens.foundation.errors import WrongUse
+from fedlens.models.faults import FAULTS
+from fedlens.models.faults.planting import SOUND
+from fedlens.models.faults.protocol import FaultSetting
+from fedlens.simulations.federation.apps import check_planted, node_users
+from fedlens.simulations.federation.faulty import FaultyUsers
 
 SMALL = {"data.users": 100, "data.samples_per_user": 6}
 

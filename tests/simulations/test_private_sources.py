@@ -16,11 +16,11 @@ import pytest
 import torch
 from PIL import Image
 
-from client.datasets.attributes import load_private
-from client.datasets.attributes.data import PrivateData, PrivateDataError, Split, split_in_two
-from client.datasets.attributes.household_model import simulate_households
-from client.datasets.attributes.load_days import LoadDays, split_households
-from client.datasets.attributes.thickness import NORMAL, THICK, THIN, AnnotatedRule, stroke_widths
+from fedlens.data.attributes import load_private
+from fedlens.data.attributes.household_model import simulate_households
+from fedlens.data.attributes.load_days import LoadDays, split_households
+from fedlens.data.attributes.thickness import NORMAL, THICK, THIN, AnnotatedRule, stroke_widths
+from fedlens.privatizers.private_data import PrivateData, PrivateDataError, Split, split_in_two
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARED = Path(os.environ.get("FEDLENS_SHARED", ROOT.parent / "shared")) / "data"

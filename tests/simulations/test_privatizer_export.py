@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from fedlens.cli import main
-from privatizers.classifiers import choices_of
-from privatizers.export import Kind, load_filter
-from privatizers.networks.fader import Chained, FaderNet
-from privatizers.networks.filters import UNet
-from studies.metrics.filter_files import save_filter
+from fedlens.privatizers.attacks.filter_files import save_filter
+from fedlens.privatizers.classifiers import choices_of
+from fedlens.privatizers.export import Kind, load_filter
+from fedlens.privatizers.networks.fader import Chained, FaderNet
+from fedlens.privatizers.networks.filters import UNet
 
 
 def heeding() -> UNet:

@@ -5,9 +5,9 @@ import math
 import pytest
 import torch
 
-from client.datasets.registry import load
-from models.shapes import ShapeError
-from simulations.students.students import train_student
+from fedlens.data.registry import load
+from fedlens.models.shapes import ShapeError
+from fedlens.simulations.students.students import train_student
 
 
 def tensors(images, labels):

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from store_template import copy_template, stores_from_migrations
 
-from server.store import Store, open_store, upgrade
+from fedlens.store import Store, open_store, upgrade
 
 _numbers = itertools.count(1)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from server.store import (
+from fedlens.store import (
     BatchRecord,
     LabelRecord,
     LedgerRow,

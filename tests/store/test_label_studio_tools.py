@@ -12,7 +12,7 @@ from label_studio_sdk.converter import Converter
 from label_studio_sdk.label_interface import LabelInterface
 from store_builders import a_batch, a_project, paid_run, some_samples
 
-from server.store import (
+from fedlens.store import (
     EXPORTERS,
     Annotation,
     LabelRecord,

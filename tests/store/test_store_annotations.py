@@ -10,7 +10,14 @@ from typing import Any
 import pytest
 from store_builders import a_batch, a_ledger_row, a_project, a_run, paid_run, some_samples
 
-from server.store import Annotation, LabellingProgress, LabelRecord, SampleFilter, Store, StoreError
+from fedlens.store import (
+    Annotation,
+    LabellingProgress,
+    LabelRecord,
+    SampleFilter,
+    Store,
+    StoreError,
+)
 
 
 @dataclass

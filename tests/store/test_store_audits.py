@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from store_builders import DAY, MOMENT, a_run, paid_run
 
-from server.store import AuditRecord, Store, StoreError
+from fedlens.store import AuditRecord, Store, StoreError
 
 
 def an_audit(**changes: Any) -> AuditRecord:

@@ -10,9 +10,9 @@ from io import BytesIO
 import pytest
 from store_builders import a_batch, a_project, paid_run, some_samples
 
-from server.store import EXPORTERS, Annotation, SampleFilter, Store
-from server.store.exporters.samples import statements
-from server.store.sample_archive import archive
+from fedlens.store import EXPORTERS, Annotation, SampleFilter, Store
+from fedlens.store.exporters.samples import statements
+from fedlens.store.sample_archive import archive
 
 SPENT, LITTLE = 1.23449, 1.2344e-05 * (1 + 1e-7)
 

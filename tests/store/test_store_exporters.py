@@ -9,8 +9,8 @@ import zipfile
 import pytest
 from store_builders import a_batch, a_project, paid_run, some_samples
 
-from foundation.errors import WrongUse
-from server.store import EXPORTERS, Annotation, SampleFilter, Store, decode_png, pixel_digest
+from fedlens.foundation.errors import WrongUse
+from fedlens.store import EXPORTERS, Annotation, SampleFilter, Store, decode_png, pixel_digest
 
 
 @pytest.fixture

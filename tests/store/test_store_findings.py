@@ -6,8 +6,8 @@ import pytest
 from sqlalchemy import inspect
 from store_builders import a_batch, a_project, a_run, paid_run, some_samples
 
-from foundation.dates import today
-from server.store import Annotation, FindingRecord, SampleFilter, Store, StoreError
+from fedlens.foundation.dates import today
+from fedlens.store import Annotation, FindingRecord, SampleFilter, Store, StoreError
 
 
 def a_finding(store: Store, **changes: str) -> int:

@@ -7,8 +7,15 @@ from dataclasses import replace
 import pytest
 from store_builders import a_batch, a_project, paid_run, some_samples
 
-from server.store import EXPORTERS, Annotation, LabelRecord, SampleFilter, Store, read_labels_file
-from server.store.imports import ImportedLabel
+from fedlens.store import (
+    EXPORTERS,
+    Annotation,
+    LabelRecord,
+    SampleFilter,
+    Store,
+    read_labels_file,
+)
+from fedlens.store.imports import ImportedLabel
 
 
 def in_force(store: Store, project: int) -> list[str]:

@@ -12,7 +12,7 @@ import zipfile
 import pytest
 from store_builders import a_batch, a_project, paid_run, some_samples
 
-from server.store import (
+from fedlens.store import (
     EXPORTERS,
     Annotation,
     SampleFilter,
@@ -22,7 +22,7 @@ from server.store import (
     pixel_digest,
     read_labels_file,
 )
-from server.store.imports import IMPORTED
+from fedlens.store.imports import IMPORTED
 
 NASTY = "=1+1<script>"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from store_builders import a_ledger_row, a_run
 
-from server.store import Coverage, NodeRoster, PresenceRow, Store, StoreError
+from fedlens.store import Coverage, NodeRoster, PresenceRow, Store, StoreError
 
 
 def there(round_: int = 1, users: int = 30, answered: tuple[int, ...] = (0, 1, 2)) -> PresenceRow:

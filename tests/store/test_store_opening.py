@@ -13,8 +13,8 @@ import pytest
 from sqlalchemy.exc import OperationalError
 from store_builders import a_run
 
-from server.store import StoreError, StoreVersionError, check, open_store, upgrade
-from server.store.engine import locate, make_engine
+from fedlens.store import StoreError, StoreVersionError, check, open_store, upgrade
+from fedlens.store.engine import locate, make_engine
 
 
 def test_the_three_ways_to_name_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,6 +175,6 @@ def test_an_absent_postgres_database_is_named_without_its_user(postgres: str) ->
 
 
 def test_the_store_loads_no_training_framework() -> None:
-    code = "import server.store, sys; print(*({'torch', 'flwr', 'streamlit'} & set(sys.modules)))"
+    code = "import fedlens.store, sys; print(*({'torch', 'flwr', 'streamlit'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""

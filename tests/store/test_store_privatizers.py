@@ -10,8 +10,8 @@ import pytest
 import sqlalchemy as sa
 from store_builders import MOMENT
 
-from server.store import PrivatizerAttack, PrivatizerCurve, PrivatizerPoint, Store, StoreError
-from server.store.schema import Base
+from fedlens.store import PrivatizerAttack, PrivatizerCurve, PrivatizerPoint, Store, StoreError
+from fedlens.store.schema import Base
 
 
 def an_attack(**changes: Any) -> PrivatizerAttack:

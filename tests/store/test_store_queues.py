@@ -13,8 +13,8 @@ import pytest
 from sqlalchemy import text
 from store_builders import a_batch, a_project, paid_run, some_samples
 
-from server.store import Annotation, SampleFilter, Store, StoreError, queues
-from server.store.records import utc_now
+from fedlens.store import Annotation, SampleFilter, Store, StoreError, queues
+from fedlens.store.records import utc_now
 
 
 def a_queue(store: Store, count: int = 12, **changes) -> int:

@@ -13,8 +13,15 @@ import pytest
 from PIL import Image, PngImagePlugin
 from store_builders import MOMENT, a_batch, a_ledger_row, a_project, a_round, a_run
 
-from server.store import Annotation, LabelRecord, SampleRecord, StoreError, decode_png, pixel_digest
-from server.store.pngs import MAX_SIDE
+from fedlens.store import (
+    Annotation,
+    LabelRecord,
+    SampleRecord,
+    StoreError,
+    decode_png,
+    pixel_digest,
+)
+from fedlens.store.pngs import MAX_SIDE
 
 
 @pytest.mark.parametrize(

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 from store_builders import a_batch, a_project, paid_run, some_samples
 
-from server.store import Adjudication, Annotation, SampleFilter, Store, StoreError
-from server.store.agreement import (
+from fedlens.store import Adjudication, Annotation, SampleFilter, Store, StoreError
+from fedlens.store.agreement import (
     alpha_with_interval,
     cohen_kappa,
     krippendorff_alpha,
     share_interval,
 )
-from server.store.reviews import label_counts, pairwise_kappas
-from server.store.tasks import majority
+from fedlens.store.reviews import label_counts, pairwise_kappas
+from fedlens.store.tasks import majority
 
 # Krippendorff (2011), section C: 12 units, 4 observers, nominal alpha .743.
 PUBLISHED = (

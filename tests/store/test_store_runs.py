@@ -10,8 +10,8 @@ import pytest
 import sqlalchemy as sa
 from store_builders import DAY, a_ledger_row, a_release, a_round, a_run, paid_run
 
-from server.store import CheckpointRow, Store, StoreError, open_store
-from server.store.engine import locate, make_engine
+from fedlens.store import CheckpointRow, Store, StoreError, open_store
+from fedlens.store.engine import locate, make_engine
 
 
 def test_a_run_comes_back_as_it_went_in(store: Store) -> None:

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy import Engine, event
 from store_builders import a_batch, a_ledger_row, a_project, a_run, paid_run, some_samples
 
-from server.store import (
+from fedlens.store import (
     Annotation,
     BatchRecord,
     SampleFilter,
@@ -21,8 +21,8 @@ from server.store import (
     Store,
     StoreError,
 )
-from server.store.engine import locate, make_engine
-from server.store.schema import Base
+from fedlens.store.engine import locate, make_engine
+from fedlens.store.schema import Base
 
 EVERYTHING = SampleFilter()
 

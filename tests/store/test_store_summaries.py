@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from store_builders import a_batch, a_ledger_row, a_run, paid_run, some_samples
 
-from server.store import Store, StoreError
+from fedlens.store import Store, StoreError
 
 
 def test_requested_classes_are_those_of_the_runs_samples_only(store: Store) -> None:

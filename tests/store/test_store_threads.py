@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from store_builders import a_batch, a_ledger_row, a_project, a_round, paid_run, some_samples
 
-from server.store import (
+from fedlens.store import (
     Annotation,
     CheckpointRow,
     ReleaseRow,
@@ -171,7 +171,7 @@ def test_eight_stores_made_at_once_in_one_process(tmp_path: Path) -> None:
 def test_a_writer_that_holds_the_store_too_long_is_reported_as_busy(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("server.store.engine.BUSY_SECONDS", 0.2)
+    monkeypatch.setattr("fedlens.store.engine.BUSY_SECONDS", 0.2)
     path = tmp_path / "store.db"
     with open_store(path, create=True) as store, store._writing() as session:
         session.connection()

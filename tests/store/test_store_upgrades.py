@@ -13,11 +13,11 @@ import sqlalchemy as sa
 from alembic import command
 from store_builders import a_run
 
-from server.store import StoreError, StoreVersionError, check, open_store, upgrade
-from server.store.engine import locate, make_engine
-from server.store.migrations.versions.v0002_dates import NOT_KEPT
-from server.store.schema import Base
-from server.store.upgrades import VERSION_TABLE, migrations
+from fedlens.store import StoreError, StoreVersionError, check, open_store, upgrade
+from fedlens.store.engine import locate, make_engine
+from fedlens.store.migrations.versions.v0002_dates import NOT_KEPT
+from fedlens.store.schema import Base
+from fedlens.store.upgrades import VERSION_TABLE, migrations
 
 
 @contextlib.contextmanager
@@ -141,7 +141,7 @@ def test_a_migration_that_fails_leaves_nothing_behind(
         raise RuntimeError("died after the tables were made")
 
     with monkeypatch.context() as patch:
-        patch.setattr("server.store.upgrades._status", failing)
+        patch.setattr("fedlens.store.upgrades._status", failing)
         with pytest.raises(RuntimeError):
             upgrade(empty_url)
     assert table_names(empty_url) == set()

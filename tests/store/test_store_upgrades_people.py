@@ -12,8 +12,8 @@ from alembic import command
 from store_builders import a_run
 from test_store_upgrades import OLD, connected, migrate, table_names
 
-from server.store import SampleFilter, StoreVersionError, check, open_store, upgrade
-from server.store.upgrades import VERSION_TABLE
+from fedlens.store import SampleFilter, StoreVersionError, check, open_store, upgrade
+from fedlens.store.upgrades import VERSION_TABLE
 
 TEAMLESS = (
     "INSERT INTO projects VALUES (1, 'p', 'r', '', 'strip', 'stored', 1, '{}')",
@@ -97,7 +97,7 @@ def test_tags_of_an_older_store_stay_and_downgrading_takes_their_history_alone(
 
 KILLED = """
 import os, signal, sys
-from server.store import upgrade, upgrades
+from fedlens.store import upgrade, upgrades
 
 def die(*_):
     os.kill(os.getpid(), signal.SIGKILL)

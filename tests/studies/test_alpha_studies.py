@@ -13,19 +13,24 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from client.datasets.attributes import load_private
-from client.datasets.attributes.data import PrivateData, Split
-from models.students import StudentCnn
-from privatizers.protocol import PrivatizerError
-from studies.attackers import ATTACKERS
-from studies.attackers.formula import InkFormula
-from studies.attackers.reading_nets import accuracy, learn
-from studies.framework.errors import StudyError
-from studies.framework.settings import parse_points
-from studies.framework.study import run_seeds
-from studies.framework.tables import table_of
-from studies.metrics.reading import normalised_error, read_sensitive, released, released_parts
-from studies.papers import STUDIES, alpha_images, alpha_load, attributes
+from fedlens.data.attributes import load_private
+from fedlens.foundation.tables import table_of
+from fedlens.models.students import StudentCnn
+from fedlens.privatizers.attacks.attack_runs import (
+    normalised_error,
+    read_sensitive,
+    released,
+    released_parts,
+)
+from fedlens.privatizers.attacks.attackers import ATTACKERS
+from fedlens.privatizers.attacks.attackers.formula import InkFormula
+from fedlens.privatizers.attacks.attackers.reading_nets import accuracy, learn
+from fedlens.privatizers.private_data import PrivateData, Split
+from fedlens.privatizers.protocol import PrivatizerError
+from fedlens_research.framework.errors import StudyError
+from fedlens_research.framework.settings import parse_points
+from fedlens_research.framework.study import run_seeds
+from fedlens_research.papers import STUDIES, alpha_images, alpha_load, attributes
 
 NAMES = ("attributes", "alpha-images", "alpha-load")
 

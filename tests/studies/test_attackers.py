@@ -9,15 +9,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from client.datasets.attributes.data import PrivateData
-from foundation.errors import WrongUse
-from studies.attackers import ATTACKERS, FRESH, AttackError
-from studies.attackers.formula import FormulaAttacker
-from studies.attackers.networks import NetworkAttacker
-from studies.attackers.references import SideAttacker
-from studies.attackers.shallow import LogisticAttacker
-from studies.attackers.vectors import VectorReader
-from studies.metrics.scores import attack, score
+from fedlens.foundation.errors import WrongUse
+from fedlens.privatizers.attacks.attackers import ATTACKERS, FRESH, AttackError
+from fedlens.privatizers.attacks.attackers.formula import FormulaAttacker
+from fedlens.privatizers.attacks.attackers.networks import NetworkAttacker
+from fedlens.privatizers.attacks.attackers.references import SideAttacker
+from fedlens.privatizers.attacks.attackers.shallow import LogisticAttacker
+from fedlens.privatizers.attacks.attackers.vectors import VectorReader
+from fedlens.privatizers.attacks.scores import attack, score
+from fedlens.privatizers.private_data import PrivateData
 
 
 def private(

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from server.run_directory import RunDirectory
-from server.store import BatchRecord, LedgerRow, RunRecord, SampleRecord, open_store
-from simulations import engine
-from studies.framework.beside import LACKING, Sheet, draw_beside
+from fedlens.server.run.directory import RunDirectory
+from fedlens.simulations import engine
+from fedlens.simulations.plots.beside import LACKING, Sheet, draw_beside
+from fedlens.store import BatchRecord, LedgerRow, RunRecord, SampleRecord, open_store
 
 
 def enlarged_parts(picture: np.ndarray, image: np.ndarray) -> bool:

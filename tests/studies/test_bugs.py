@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 import torch
 
-from client.datasets.registry import load
 from fedlens.cli import main
-from models.faults import FAULTS
-from models.faults.protocol import FaultSetting, Variant
-from server.diagnosis.hypotheses import Hypothesis
-from server.diagnosis.inquiry import Inquiry
-from studies.bugs import measuring, worlds
-from studies.bugs.drawing import DrawnDiagnosis, NoisyDraws
-from studies.bugs.held import Crowd
-from studies.bugs.outsiders import OUTSIDERS, planted
-from studies.bugs.plan import (
+from fedlens.data.registry import load
+from fedlens.diagnosis.hypotheses import Hypothesis
+from fedlens.diagnosis.inquiry import Inquiry
+from fedlens.models.faults import FAULTS
+from fedlens.models.faults.protocol import FaultSetting, Variant
+from fedlens_research.bugs import measuring, worlds
+from fedlens_research.bugs.drawing import DrawnDiagnosis, NoisyDraws
+from fedlens_research.bugs.held import Crowd
+from fedlens_research.bugs.outsiders import OUTSIDERS, planted
+from fedlens_research.bugs.plan import (
     QUICK,
     BugPlan,
     BugTrial,
@@ -27,12 +27,12 @@ from studies.bugs.plan import (
     may_be_planted,
     trials_of,
 )
-from studies.bugs.results import BugResults, by_share, measured_share
-from studies.bugs.study import BugStudy
-from studies.bugs.tallies import binomial_interval, mean_error, tallied, together
-from studies.bugs.trained import LookedAt, Product, planned_runs
-from studies.bugs.worlds import cast_of, scans
-from studies.framework.errors import StudyError
+from fedlens_research.bugs.results import BugResults, by_share, measured_share
+from fedlens_research.bugs.study import BugStudy
+from fedlens_research.bugs.tallies import binomial_interval, mean_error, tallied, together
+from fedlens_research.bugs.trained import LookedAt, Product, planned_runs
+from fedlens_research.bugs.worlds import cast_of, scans
+from fedlens_research.framework.errors import StudyError
 
 FEW = ("rotate90", "stuck_column", "invert")
 PLAN = BugPlan(

@@ -8,19 +8,24 @@ from pathlib import Path
 import pytest
 import torch
 
-from client.datasets.attributes import load_private
-from models.lenet import LeNet5
-from privatizers.cloak import CloakPrivatizer
-from privatizers.networks.information import gaussian_information_bound
-from privatizers.networks.masks import MaskError, NoiseMap
-from studies.framework.errors import StudyError
-from studies.framework.study import run_seeds
-from studies.framework.tables import Row
-from studies.metrics.effort import FULL
-from studies.papers import STUDIES
-from studies.papers.cloak import COLUMNS
-from studies.papers.cloak_judging import sigma_of_bound
-from studies.papers.cloak_training import CAUTIOUS, CloakSettings, CloakTraining, train_path
+from fedlens.data.attributes import load_private
+from fedlens.foundation.tables import Row
+from fedlens.privatizers.attacks.effort import FULL
+from fedlens.privatizers.networks.information import gaussian_information_bound
+from fedlens.privatizers.networks.masks import MaskError, NoiseMap
+from fedlens_research.filters.cloak import CloakPrivatizer
+from fedlens_research.framework.errors import StudyError
+from fedlens_research.framework.study import run_seeds
+from fedlens_research.lenet import LeNet5
+from fedlens_research.papers import STUDIES
+from fedlens_research.papers.cloak import COLUMNS
+from fedlens_research.papers.cloak_judging import sigma_of_bound
+from fedlens_research.papers.cloak_training import (
+    CAUTIOUS,
+    CloakSettings,
+    CloakTraining,
+    train_path,
+)
 
 
 def settings() -> CloakSettings:
@@ -49,7 +54,7 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Row], Path]:
     out = tmp_path_factory.mktemp("cloak")
     with pytest.MonkeyPatch.context() as patch:
         # the reader of kept pixels learns from one draw of a record's noise: its trees take longest
-        patch.setattr("studies.metrics.attacks.FULL", replace(FULL, draws=1))
+        patch.setattr("fedlens.privatizers.attacks.filter_attack.FULL", replace(FULL, draws=1))
         found = run_seeds(
             STUDIES["cloak"], settings(), seeds=(0,), data_dir=None, out=out, report=lambda _: None
         )

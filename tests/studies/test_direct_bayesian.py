@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from accountant.bayesian.confidence import student_quantile
-from accountant.bayesian.costs import hoelder_cost
-from accountant.bayesian.loss_moments import log_moments
-from accountant.bayesian.norms import norms_of
-from studies.benchmarks.direct_bayesian import direct_round
+from benchmarks.direct_bayesian import direct_round
+from fedlens.accountant.bayesian.confidence import student_quantile
+from fedlens.accountant.bayesian.costs import hoelder_cost
+from fedlens.accountant.bayesian.loss_moments import log_moments
+from fedlens.accountant.bayesian.norms import norms_of
 
 
 def test_the_direct_round_gives_the_costs_that_are_given_quickly() -> None:

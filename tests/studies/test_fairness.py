@@ -7,9 +7,9 @@ import math
 import pytest
 import torch
 
-from client.datasets.attributes.data import PrivateDataError
-from studies.metrics.fairness import FairnessError, fairness
-from studies.metrics.indices import ite_style_index, knn_divergence, knn_information
+from fedlens.privatizers.private_data import PrivateDataError
+from fedlens_research.metrics.fairness import FairnessError, fairness
+from fedlens_research.metrics.indices import ite_style_index, knn_divergence, knn_information
 
 
 def test_the_reference_vector(privatizer_oracles) -> None:

@@ -1,4 +1,4 @@
-"""The fault suite and the fuzzers, in short: whole with ``python -m studies.benchmarks.faults``."""
+"""The fault suite and the fuzzers, in short: whole with ``python -m harness.faults``."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import itertools
 import pytest
 import torch
 
-from server.store import open_store
-from studies.benchmarks.faults.checks import problems_at_end, problems_between
-from studies.benchmarks.faults.power import cut_power, sqlite_is_synchronous
-from studies.benchmarks.faults.scenarios import befallen, settings
-from studies.benchmarks.faults.victim import DRAWS, PHASES, Mishap, Victim
-from studies.benchmarks.fuzzing.__main__ import fuzz
-from studies.benchmarks.fuzzing.targets import targets
+from fedlens.store import open_store
+from harness.faults.checks import problems_at_end, problems_between
+from harness.faults.power import cut_power, sqlite_is_synchronous
+from harness.faults.scenarios import befallen, settings
+from harness.faults.victim import DRAWS, PHASES, Mishap, Victim
+from harness.fuzzing.__main__ import fuzz
+from harness.fuzzing.targets import targets
 
 ROUNDS = 3
 
@@ -139,8 +139,8 @@ def test_no_spoiled_input_crashes_or_hangs_a_parser(fuzzed):
 
 
 def test_a_parser_that_crashes_or_hangs_would_be_found(monkeypatch):
-    from studies.benchmarks.fuzzing import __main__ as fuzzing
-    from studies.benchmarks.fuzzing.targets import FuzzTarget
+    from harness.fuzzing import __main__ as fuzzing
+    from harness.fuzzing.targets import FuzzTarget
 
     monkeypatch.setattr(fuzzing, "HANG_SECONDS", 0.05)
 

@@ -10,20 +10,26 @@ import pytest
 import torch
 from torch import nn
 
-from accountant.dp.differential import DifferentialAccountant
-from client.datasets.attributes.data import PrivateData
-from foundation.errors import FedlensError
-from server.config.tree import Config
-from server.run_directory import RunDirectory
-from server.run_filter import kept_filter_weights
-from server.schedule import planned_epsilon, scheduled
-from simulations.federation.apps import simulated_federation, simulated_sensitive
-from studies.framework.errors import StudyError
-from studies.framework.study import run_seeds
-from studies.framework.tables import Row
-from studies.papers import STUDIES, federated, federated_data
-from studies.papers.federated import FederatedSettings
-from studies.papers.federated_data import FilteredRun, groups_of, opened, private_images, samples_of
+from fedlens.accountant.dp.differential import DifferentialAccountant
+from fedlens.foundation.errors import FedlensError
+from fedlens.foundation.tables import Row
+from fedlens.privatizers.private_data import PrivateData
+from fedlens.server.config.schedule import planned_epsilon, scheduled
+from fedlens.server.config.tree import Config
+from fedlens.server.learning.privatizer import kept_filter_weights
+from fedlens.server.run.directory import RunDirectory
+from fedlens.simulations.federation.apps import simulated_federation, simulated_sensitive
+from fedlens_research.framework.errors import StudyError
+from fedlens_research.framework.study import run_seeds
+from fedlens_research.papers import STUDIES, federated, federated_data
+from fedlens_research.papers.federated import FederatedSettings
+from fedlens_research.papers.federated_data import (
+    FilteredRun,
+    groups_of,
+    opened,
+    private_images,
+    samples_of,
+)
 
 TINY = {
     "data.users": 40,

@@ -8,19 +8,24 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from client.datasets.attributes import load_private
-from client.datasets.attributes.data import PrivateData, Split
-from privatizers.networks.filters import UNet
-from privatizers.networks.masks import MaskFilter
-from privatizers.networks.releasers import ConvReleaser
-from privatizers.training import train_identity
-from studies.attackers import ATTACKERS, INFORMED, AttackError
-from studies.attackers.decoding import CodeDecoder, drawn
-from studies.attackers.knowledge import EVERYTHING, RELEASE, WEIGHTS, knowledge_of
-from studies.attackers.vectors import VectorReader
-from studies.metrics.attacks import attack_filter, strongest
-from studies.metrics.effort import QUICK
-from studies.metrics.targets import FilterTarget, target_of
+from fedlens.data.attributes import load_private
+from fedlens.privatizers.attacks.attackers import ATTACKERS, INFORMED, AttackError
+from fedlens.privatizers.attacks.attackers.decoding import CodeDecoder, drawn
+from fedlens.privatizers.attacks.attackers.knowledge import (
+    EVERYTHING,
+    RELEASE,
+    WEIGHTS,
+    knowledge_of,
+)
+from fedlens.privatizers.attacks.attackers.vectors import VectorReader
+from fedlens.privatizers.attacks.effort import QUICK
+from fedlens.privatizers.attacks.filter_attack import attack_filter, strongest
+from fedlens.privatizers.attacks.targets import FilterTarget, target_of
+from fedlens.privatizers.networks.filters import UNet
+from fedlens.privatizers.networks.masks import MaskFilter
+from fedlens.privatizers.networks.releasers import ConvReleaser
+from fedlens.privatizers.private_data import PrivateData, Split
+from fedlens.privatizers.training import train_identity
 
 SHAPE = (1, 8, 8)
 FAST = replace(QUICK, reader_steps=200, tree_rounds=20, network_steps=120, decoder_steps=60)

@@ -10,18 +10,18 @@ import pytest
 import torch
 from torch import nn
 
-from client.datasets.attributes import load_private
-from client.datasets.attributes.data import Split
 from fedlens.cli import main
-from privatizers.networks.fader import Chained, FaderNet
-from privatizers.networks.filters import UNet
-from privatizers.networks.spectral import LowFrequencies, SpectralReleaser
-from privatizers.protocol import PrivatizerError
-from studies.framework.study import run_seeds
-from studies.metrics import effort
-from studies.metrics.filter_files import load_filter, save_filter
-from studies.papers import STUDIES, attributes
-from studies.tradeoff.certified import certify
+from fedlens.data.attributes import load_private
+from fedlens.privatizers.attacks import effort
+from fedlens.privatizers.attacks.filter_files import load_filter, save_filter
+from fedlens.privatizers.networks.fader import Chained, FaderNet
+from fedlens.privatizers.networks.filters import UNet
+from fedlens.privatizers.networks.spectral import LowFrequencies, SpectralReleaser
+from fedlens.privatizers.private_data import Split
+from fedlens.privatizers.protocol import PrivatizerError
+from fedlens_research.framework.study import run_seeds
+from fedlens_research.papers import STUDIES, attributes
+from fedlens_research.tradeoff.certified import certify
 
 SHAPE = (1, 28, 28)
 

@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from client.datasets.attributes import load_private
-from client.datasets.attributes.data import PrivateData
-from client.datasets.attributes.thickness import ROWS, AnnotatedRule
-from studies.metrics.labelling import READINGS, read_by_rule, rule_of
+from fedlens.data.attributes import load_private
+from fedlens.data.attributes.thickness import ROWS, AnnotatedRule
+from fedlens.privatizers.private_data import PrivateData
+from fedlens_research.metrics.labelling import READINGS, read_by_rule, rule_of
 
 MEAN = 6
 RULE = AnnotatedRule((MEAN,) * 10)

@@ -9,23 +9,29 @@ import numpy as np
 import pytest
 import torch
 
-from client.datasets.attributes.mixture import draw_mixture, mixture_joint
 from fedlens.cli import main
-from foundation.errors import WrongUse
-from privatizers.networks.filters import LinearFilter, MlpFilter
-from studies.framework import charts
-from studies.framework.errors import StudyError
-from studies.framework.settings import read_settings
-from studies.framework.tables import print_table, table_of
-from studies.papers import STUDIES
-from studies.papers.mixture import (
+from fedlens.data.attributes.mixture import draw_mixture, mixture_joint
+from fedlens.foundation.errors import WrongUse
+from fedlens.foundation.tables import print_table, table_of
+from fedlens.privatizers.networks.filters import LinearFilter, MlpFilter
+from fedlens_research.framework import charts
+from fedlens_research.framework.errors import StudyError
+from fedlens_research.framework.settings import read_settings
+from fedlens_research.papers import STUDIES
+from fedlens_research.papers.mixture import (
     MixtureFilter,
     MixtureSettings,
     _row,
     train_linear,
     train_nonlinear,
 )
-from studies.papers.mixture_exact import PlanePoint, best_linear, bound, evaluate, informations
+from fedlens_research.papers.mixture_exact import (
+    PlanePoint,
+    best_linear,
+    bound,
+    evaluate,
+    informations,
+)
 
 EXACT = 1e-9
 
@@ -182,7 +188,7 @@ def tiny():
 
 def test_the_study_gives_rows_a_plot_and_a_table(tmp_path, monkeypatch, capsys):
     module = STUDIES["mixture"].load()
-    monkeypatch.setattr("studies.framework.study.read_settings", lambda *_, **__: tiny())
+    monkeypatch.setattr("fedlens_research.framework.study.read_settings", lambda *_, **__: tiny())
     arguments = ["study", "mixture", "--quick", "--out", str(tmp_path), "--json"]
     assert main(arguments) == 0
     captured = capsys.readouterr()

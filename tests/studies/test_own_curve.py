@@ -12,13 +12,18 @@ import pytest
 import torch
 from PIL import Image
 
-from client.datasets.attributes.data import PrivateData
 from fedlens.cli import main
-from privatizers.classifiers import noise_shape_of
-from privatizers.export import release
-from server.store import open_store
-from studies.metrics.filter_files import RecordUnits, load_filter, load_units, save_filter
-from studies.tradeoff.points import CurveJob, build_recipe, parse_operating_points
+from fedlens.privatizers.attacks.filter_files import (
+    RecordUnits,
+    load_filter,
+    load_units,
+    save_filter,
+)
+from fedlens.privatizers.classifiers import noise_shape_of
+from fedlens.privatizers.export import release
+from fedlens.privatizers.private_data import PrivateData
+from fedlens.store import open_store
+from fedlens_research.tradeoff.points import CurveJob, build_recipe, parse_operating_points
 
 LEAST: dict[str, dict[str, Any]] = {
     "information": {

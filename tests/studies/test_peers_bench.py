@@ -11,13 +11,13 @@ import torch
 from rich.console import Console
 from torch.nn.utils import parameters_to_vector
 
-from client.tasks.engines.autograd import LoopEngine
-from client.tasks.engines.batches import LocalBatches, LocalRule
-from models.limits import weight_limits
-from studies.benchmarks.peers import __main__ as bench
-from studies.benchmarks.peers import ours, turns, work
-from studies.benchmarks.peers.curves import plot_curves
-from studies.benchmarks.peers.turns import TurnCosts, ratios, take_turns
+from benchmarks.peers import __main__ as bench
+from benchmarks.peers import ours, turns, work
+from benchmarks.peers.curves import plot_curves
+from benchmarks.peers.turns import TurnCosts, ratios, take_turns
+from fedlens.client.tasks.engines.autograd import LoopEngine
+from fedlens.client.tasks.engines.batches import LocalBatches, LocalRule
+from fedlens.models.limits import weight_limits
 
 
 def test_a_peers_plain_steps_are_those_of_the_plain_loop():

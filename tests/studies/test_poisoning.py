@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from studies.benchmarks import poisoning
-from studies.benchmarks.hostile_nodes import ATTACKS
+from benchmarks import poisoning
+from harness.hostile_nodes import ATTACKS
 
 
 @pytest.fixture

@@ -13,16 +13,16 @@ from typing import Any
 import pytest
 import torch
 
-from dashboard.privatizers import BLIND, knows
 from fedlens.cli import main
-from privatizers.export import ExportError, export_filter
-from privatizers.exported import ExportedFilter
-from privatizers.networks.releasers import ConvReleaser
-from studies.attackers import ATTACKERS, FRESH, INFORMED, STRONG, AttackError
-from studies.attackers.formula import FORMULA
-from studies.metrics import effort
-from studies.metrics.filter_files import RecordUnits, save_filter
-from studies.tradeoff.figures import words_of
+from fedlens.dashboard.runs.privatizers import BLIND, knows
+from fedlens.privatizers.attacks import effort
+from fedlens.privatizers.attacks.attackers import ATTACKERS, FRESH, INFORMED, STRONG, AttackError
+from fedlens.privatizers.attacks.attackers.formula import FORMULA
+from fedlens.privatizers.attacks.filter_files import RecordUnits, save_filter
+from fedlens.privatizers.export import ExportError, export_filter
+from fedlens.privatizers.exported import ExportedFilter
+from fedlens.privatizers.networks.releasers import ConvReleaser
+from fedlens_research.tradeoff.figures import words_of
 
 SHAPE = (1, 28, 28)
 
@@ -124,7 +124,7 @@ def test_without_names_everyone_attacks_the_formula_too(
         asked.extend(names)
         raise AttackError("heard")
 
-    monkeypatch.setattr("studies.metrics.attacks.attack_filter", heard)
+    monkeypatch.setattr("fedlens.privatizers.attacks.filter_attack.attack_filter", heard)
     assert _attack(capsys, kept, "--quick")[0] == 2
     assert asked == [*INFORMED, *STRONG, *FRESH, FORMULA]
 

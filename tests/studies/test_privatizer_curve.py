@@ -13,28 +13,28 @@ import torch
 from PIL import Image
 from safetensors.torch import save_file
 
-from client.datasets.attributes import load_private
-from client.datasets.attributes.data import Split
-from client.datasets.attributes.mixture import mixture_joint
 from fedlens.cli import main
-from privatizers.networks.filters import DenseFilter, LinearFilter, UNet
-from privatizers.networks.masks import MaskFilter
-from privatizers.networks.releasers import ConvReleaser, LstmReleaser
-from privatizers.protocol import PrivatizerError
-from server.store import open_store
-from studies.attackers.formula import formula_of
-from studies.metrics.filter_files import load_filter, save_filter
-from studies.tradeoff.certified import certify
-from studies.tradeoff.figures import LABEL, Curve, CurvePoint
-from studies.tradeoff.measuring import (
+from fedlens.data.attributes import load_private
+from fedlens.data.attributes.mixture import mixture_joint
+from fedlens.privatizers.attacks.attackers.formula import formula_of
+from fedlens.privatizers.attacks.filter_files import load_filter, save_filter
+from fedlens.privatizers.networks.filters import DenseFilter, LinearFilter, UNet
+from fedlens.privatizers.networks.masks import MaskFilter
+from fedlens.privatizers.networks.releasers import ConvReleaser, LstmReleaser
+from fedlens.privatizers.private_data import Split
+from fedlens.privatizers.protocol import PrivatizerError
+from fedlens.store import open_store
+from fedlens_research.tradeoff.certified import certify
+from fedlens_research.tradeoff.figures import LABEL, Curve, CurvePoint
+from fedlens_research.tradeoff.measuring import (
     AttackFigures,
     FilterFigures,
     FilterJudge,
     balanced_accuracy,
     least_sum_of,
 )
-from studies.tradeoff.points import OperatingPoint, TrainedFilter, parse_operating_points
-from studies.tradeoff.report import CurvePlan, run_curve
+from fedlens_research.tradeoff.points import OperatingPoint, TrainedFilter, parse_operating_points
+from fedlens_research.tradeoff.report import CurvePlan, run_curve
 
 SMALL: dict[str, dict[str, Any]] = {
     "information": {"width": 2, "reading_steps": 60, "meeting_steps": 5, "steps": 20},
@@ -348,7 +348,7 @@ def test_the_command_prints_a_table_and_ends_with_the_list(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Real data, real training; only the number of steps is less."""
-    from studies.tradeoff import points as recipes
+    from fedlens_research.tradeoff import points as recipes
 
     monkeypatch.setitem(recipes.QUICK, "attributes", {"steps": 40, "reading_steps": 60})
     out = tmp_path / "curve"

@@ -1,6 +1,6 @@
 """Kills of a deployment's processes and of the dashboard, in short: whole on demand.
 
-``python -m tools.deployed_faults`` kills each process at every moment.
+``python -m harness.deployed_faults`` kills each process at every moment.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import itertools
 import pytest
 import torch
 
-from server.store import open_store
-from tools.deployed_faults import dashboards
-from tools.deployed_faults.dashboards import EDGES, dashboards_killed
-from tools.deployed_faults.federation import federation
-from tools.deployed_faults.processes import (
+from fedlens.store import open_store
+from harness.deployed_faults import dashboards
+from harness.deployed_faults.dashboards import EDGES, dashboards_killed
+from harness.deployed_faults.federation import federation
+from harness.deployed_faults.processes import (
     MEND,
     MOMENTS,
     VICTIMS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from studies.benchmarks.secure_sum import DROPOUTS, PARTIES, SIZE, one_round
+from benchmarks.secure_sum import DROPOUTS, PARTIES, SIZE, one_round
 
 
 def test_a_small_round_of_several_processes_is_exact():

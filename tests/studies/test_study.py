@@ -14,28 +14,28 @@ import pytest
 import torch
 from PIL import Image
 
-from client.datasets.registry import load
-from client.datasets.spec import Distortion
 from fedlens.cli import main
-from server.config.reading import read_config
-from server.config.sections import ReleaseConfig
-from server.config.tree import Config
-from studies.framework import worker
-from studies.framework.errors import StudyError
-from studies.framework.store import read_json, write_json
-from studies.framework.trials import Processes
-from studies.papers import STUDIES
-from studies.table1 import evaluation as efforts
-from studies.table1 import federated, judges, trials
-from studies.table1.controls import NoiseTeacher, noise_images
-from studies.table1.evaluation import EvaluationBudget
-from studies.table1.faults import faulty_records, write_faulty_copy
-from studies.table1.guarantees import configuration, parse_guarantee
-from studies.table1.literature import NOTIONS, published_figures
-from studies.table1.rows import GUARANTEES, PRESETS, ROWS, STRONG, TableRow
-from studies.table1.runner import TableRun, trials_of
-from studies.table1.table import lines_of
-from studies.table1.trials import TableTrial, _trains, plan_of
+from fedlens.data.registry import load
+from fedlens.data.spec import Distortion
+from fedlens.server.config.loading import read_config
+from fedlens.server.config.sections import ReleaseConfig
+from fedlens.server.config.tree import Config
+from fedlens_research.framework import worker
+from fedlens_research.framework.errors import StudyError
+from fedlens_research.framework.store import read_json, write_json
+from fedlens_research.framework.trials import Processes
+from fedlens_research.papers import STUDIES
+from fedlens_research.table1 import evaluation as efforts
+from fedlens_research.table1 import federated, judges, trials
+from fedlens_research.table1.controls import NoiseTeacher, noise_images
+from fedlens_research.table1.evaluation import EvaluationBudget
+from fedlens_research.table1.faults import faulty_records, write_faulty_copy
+from fedlens_research.table1.guarantees import configuration, parse_guarantee
+from fedlens_research.table1.literature import NOTIONS, published_figures
+from fedlens_research.table1.rows import GUARANTEES, PRESETS, ROWS, STRONG, TableRow
+from fedlens_research.table1.runner import TableRun, trials_of
+from fedlens_research.table1.table import lines_of
+from fedlens_research.table1.trials import TableTrial, _trains, plan_of
 
 TINY = """
 [data]
@@ -101,7 +101,7 @@ def tiny(tmp_path, monkeypatch) -> dict[str, TableRow]:
         TableRow("faulty", "Faulty", annotated, fault=0.5, clean="taught", **common),
         TableRow("later", "Later", "a-preset-of-tomorrow", **common),
     ]
-    monkeypatch.setattr("studies.table1.rows.ROWS", {row.name: row for row in rows})
+    monkeypatch.setattr("fedlens_research.table1.rows.ROWS", {row.name: row for row in rows})
     monkeypatch.setattr(efforts, "FULL", SMALL)
     return {row.name: row for row in rows}
 
@@ -257,7 +257,7 @@ def test_wrong_use_is_told_in_one_line(arguments, said, capsys, tiny, tmp_path):
 
 def test_missing_data_is_told_before_anything_is_trained(capsys, tiny, tmp_path, monkeypatch):
     row = TableRow("far", "Far", tiny["plain"].preset, "mnist", unit="user", users=40)
-    monkeypatch.setattr("studies.table1.rows.ROWS", {"far": row})
+    monkeypatch.setattr("fedlens_research.table1.rows.ROWS", {"far": row})
     status, _, told = study(
         capsys, "--rows", "far", "--guarantee", "none", "--out", tmp_path / "out",
         "--data-dir", tmp_path,
@@ -704,7 +704,7 @@ def test_published_figures_have_a_source_and_a_guarantee():
     ],
 )
 def test_a_published_figure_without_its_terms_is_refused(spoil, said, tmp_path):
-    from studies.table1.literature import FILE
+    from fedlens_research.table1.literature import FILE
 
     text = FILE.read_text()
     (tmp_path / "published.toml").write_text(text.replace(*spoil, 1))

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from studies.table1.figures import Group, SeedFigure
-from studies.table1.goals import GOALS, goal_rows
-from studies.table1.guarantees import parse_guarantee
-from studies.table1.rows import ROWS
-from studies.table1.table import TableLine
+from fedlens_research.table1.figures import Group, SeedFigure
+from fedlens_research.table1.goals import GOALS, goal_rows
+from fedlens_research.table1.guarantees import parse_guarantee
+from fedlens_research.table1.rows import ROWS
+from fedlens_research.table1.table import TableLine
 
 
 def line_of(row="mnist-record", guarantee="10@1e-5", seeds=1, **figures):

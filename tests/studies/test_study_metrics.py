@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from studies.metrics.generation import coverage_and_density, frechet_distance
+from fedlens_research.metrics.generation import coverage_and_density, frechet_distance
 
 
 def normals(count, dim, seed, scale=1.0, shift=0.0):
@@ -81,7 +81,7 @@ def test_images_at_the_edge_of_a_ball_are_in_it_far_from_the_origin_too():
 def test_covers_do_not_depend_on_how_many_are_computed_at_once(monkeypatch):
     real, synthetic = normals(50, 3, 6), normals(40, 3, 7)
     whole = coverage_and_density(real, synthetic)
-    monkeypatch.setattr("studies.metrics.generation.CHUNK", 7)
+    monkeypatch.setattr("fedlens_research.metrics.generation.CHUNK", 7)
     assert coverage_and_density(real, synthetic) == pytest.approx(whole)
 
 

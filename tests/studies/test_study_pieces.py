@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import torch
 
-from studies.framework.pieces import Piece, PieceStore
-from studies.framework.study import SeedTrial, Study, run_seeds
-from studies.framework.tables import Row
+from fedlens.foundation.tables import Row
+from fedlens_research.framework.pieces import Piece, PieceStore
+from fedlens_research.framework.study import SeedTrial, Study, run_seeds
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,13 @@ import pytest
 import torch
 from PIL import Image
 
-from client.datasets.registry import load
 from fedlens.cli.simulate import preset_names
-from server.config.reading import read_config
-from server.config.tree import Config
-from studies.framework.errors import TrialFailed
-from studies.table1 import published, published_training
-from studies.table1.rows import ROWS
+from fedlens.data.registry import load
+from fedlens.server.config.loading import read_config
+from fedlens.server.config.tree import Config
+from fedlens_research.framework.errors import TrialFailed
+from fedlens_research.table1 import published, published_training
+from fedlens_research.table1.rows import ROWS
 
 SMALL = {
     "data.users": 2,

@@ -13,17 +13,17 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from fedlens.cli import main
-from foundation.rounding import rounded_up
-from studies.framework.figures import SeedFigure
-from studies.framework.store import write_json
-from studies.table1 import evaluation as efforts
-from studies.table1.figures import Group, counted, joined
-from studies.table1.guarantees import configuration, parse_guarantee
-from studies.table1.page import IMAGES, write_page
-from studies.table1.record import read_record
-from studies.table1.rows import TableRow
-from studies.table1.runner import TableRun
-from studies.table1.trials import TableTrial, alike, plan_of
+from fedlens.foundation.rounding import rounded_up
+from fedlens_research.framework.figures import SeedFigure
+from fedlens_research.framework.store import write_json
+from fedlens_research.table1 import evaluation as efforts
+from fedlens_research.table1.figures import Group, counted, joined
+from fedlens_research.table1.guarantees import configuration, parse_guarantee
+from fedlens_research.table1.page import IMAGES, write_page
+from fedlens_research.table1.record import read_record
+from fedlens_research.table1.rows import TableRow
+from fedlens_research.table1.runner import TableRun
+from fedlens_research.table1.trials import TableTrial, alike, plan_of
 
 VALUES = st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=5)
 PLAIN = """
@@ -108,7 +108,7 @@ def rows(tmp_path, monkeypatch) -> dict[str, TableRow]:
             curve=True, guarantees=("5@1e-3",))
         for name in ("first", "second")
     ]  # fmt: skip
-    monkeypatch.setattr("studies.table1.rows.ROWS", {row.name: row for row in made})
+    monkeypatch.setattr("fedlens_research.table1.rows.ROWS", {row.name: row for row in made})
     monkeypatch.setattr(TableRun, "run", lambda self: pytest.fail("computed"))
     return {row.name: row for row in made}
 
@@ -254,7 +254,7 @@ def test_figures_of_other_settings_leave_the_page(rows, tmp_path, capsys, monkey
     path.write_text(PLAIN.replace("0.3", "0.4"))
     other = TableRow("first", "First", str(path.with_suffix("")), "embedded", "user", users=40,
                 curve=True, guarantees=("5@1e-3",))  # fmt: skip
-    monkeypatch.setattr("studies.table1.rows.ROWS", {**rows, "first": other})
+    monkeypatch.setattr("fedlens_research.table1.rows.ROWS", {**rows, "first": other})
     measured(rows["second"], 1, tmp_path / "later", 0.5)
     status, told = write(tmp_path / "later", page, capsys)
     assert status == 0 and "first 5@1e-3: leaves the page" in told
@@ -309,7 +309,9 @@ def test_a_row_whose_preset_is_gone_leaves_the_page_and_the_others_stay(rows, tm
     rows["first"].preset_path.rename(tmp_path / "elsewhere.toml")
     second = TableRow(**{**asdict(rows["second"]), "preset": str(tmp_path / "elsewhere")})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("studies.table1.rows.ROWS", {"first": rows["first"], "second": second})
+        patch.setattr(
+            "fedlens_research.table1.rows.ROWS", {"first": rows["first"], "second": second}
+        )
         status, told = write(tmp_path / "none", page, capsys)
     assert status == 0 and "first 5@1e-3: leaves the page" in told
     assert "First" not in page.read_text() and "Second" in page.read_text()

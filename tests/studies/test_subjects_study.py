@@ -8,13 +8,19 @@ from dataclasses import replace
 import pytest
 import torch
 
-from client.datasets.attributes.data import PrivateData, Split
 from fedlens.cli import main
-from models.classifiers import ConvClassifier
-from privatizers.protocol import PrivatizerError
-from studies.framework.errors import StudyError
-from studies.papers import STUDIES, subjects
-from studies.papers.subjects import GROUPS, deal_people, shaken, train_filter, train_provider
+from fedlens.models.classifiers import ConvClassifier
+from fedlens.privatizers.private_data import PrivateData, Split
+from fedlens.privatizers.protocol import PrivatizerError
+from fedlens_research.framework.errors import StudyError
+from fedlens_research.papers import STUDIES, subjects
+from fedlens_research.papers.subjects import (
+    GROUPS,
+    deal_people,
+    shaken,
+    train_filter,
+    train_provider,
+)
 
 PEOPLE, SIDE = 12, 16
 
@@ -80,7 +86,7 @@ def test_private_people_are_lost_to_the_fixed_network_and_consenting_ones_are_no
     settings, split, tmp_path, monkeypatch, capsys
 ):
     monkeypatch.setattr(subjects, "load_private", lambda *_: split)
-    monkeypatch.setattr("studies.framework.study.read_settings", lambda *_, **__: settings)
+    monkeypatch.setattr("fedlens_research.framework.study.read_settings", lambda *_, **__: settings)
     assert main(["study", "subjects", "--quick", "--out", str(tmp_path), "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out.splitlines()[-1])["rows"]
     assert all(row[f"raw_{group}"] > 0.9 for group in GROUPS)

@@ -6,8 +6,8 @@ import pytest
 from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from server.exchange import exchange, wait_for_nodes
-from simulations.transports.inprocess import InProcessGrid
+from fedlens.server.federation.exchange import exchange, wait_for_nodes
+from fedlens.simulations.transports.inprocess import InProcessGrid
 
 
 @pytest.fixture

@@ -9,11 +9,11 @@ import pytest
 from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from server.config.tree import Config
-from server.exchange import exchange
-from server.run_directory import RunDirectory
-from simulations.engine import train_in_process, train_in_processes
-from simulations.transports.processes import several_processes
+from fedlens.server.config.tree import Config
+from fedlens.server.federation.exchange import exchange
+from fedlens.server.run.directory import RunDirectory
+from fedlens.simulations.engine import train_in_process, train_in_processes
+from fedlens.simulations.transports.processes import several_processes
 
 SMALL = {
     "data.users": 30,

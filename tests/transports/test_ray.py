@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from server.config.tree import Config
-from server.run_directory import RunDirectory
-from server.run_filter import kept_filter_weights
-from server.schedule import total_rounds
-from server.store import open_store
-from simulations.engine import train_in_process
-from simulations.transports.ray import train_through_ray
+from fedlens.server.config.schedule import total_rounds
+from fedlens.server.config.tree import Config
+from fedlens.server.learning.privatizer import kept_filter_weights
+from fedlens.server.run.directory import RunDirectory
+from fedlens.simulations.engine import train_in_process
+from fedlens.simulations.transports.ray import train_through_ray
+from fedlens.store import open_store
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 

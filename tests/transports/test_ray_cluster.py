@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 from test_ray import CONFIG
 
-from server.config.tree import Config
-from server.run_directory import RunDirectory
-from simulations.engine import train_in_process
-from simulations.transports.ray import CLUSTER, resources, train_through_ray
+from fedlens.server.config.tree import Config
+from fedlens.server.run.directory import RunDirectory
+from fedlens.simulations.engine import train_in_process
+from fedlens.simulations.transports.ray import CLUSTER, resources, train_through_ray
 
 START = "import sys; from ray.scripts.scripts import main; sys.exit(main())"
 WHERE = """

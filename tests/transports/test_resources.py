@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from simulations.transports.ray import NODE_CPUS, NODE_GPUS, TransportError, resources
+from fedlens.simulations.transports.ray import NODE_CPUS, NODE_GPUS, TransportError, resources
 
 
 def told(nodes, environment):

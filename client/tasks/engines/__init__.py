@@ -2,19 +2,19 @@
 
 Which engine computes follows from public things alone (settings, architecture, device), never from
 who was drawn or what they hold. All are held to the plain loop, and none is trusted with the norm:
-`client.clipping` bounds what comes out of it, and the server's checks what nodes send.
+`fedlens.client.update.clipping` bounds what comes out of it, and the server's checks what nodes send.
 """
 
 from __future__ import annotations
 
 import torch
 
-from client.tasks.engines.autograd import LoopEngine, VmapEngine
-from client.tasks.engines.batches import LocalEngine, LocalRule
-from client.tasks.engines.columns import ColumnsEngine
-from client.tasks.settings import WganSettings
-from models.critics import WganCritic
-from models.limits import weight_limits
+from fedlens.client.tasks.engines.autograd import LoopEngine, VmapEngine
+from fedlens.client.tasks.engines.batches import LocalEngine, LocalRule
+from fedlens.client.tasks.engines.columns import ColumnsEngine
+from fedlens.client.tasks.settings import WganSettings
+from fedlens.models.critics import WganCritic
+from fedlens.models.limits import weight_limits
 
 
 def engine_of(settings: WganSettings, critic: WganCritic) -> LocalEngine:

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 from torch.func import functional_call, grad, vmap
 
-from client.tasks.engines.batches import LocalBatches, LocalRule
-from client.tasks.wgan_networks import LOSSES
-from models.critics import WganCritic
+from fedlens.client.tasks.engines.batches import LocalBatches, LocalRule
+from fedlens.client.tasks.wgan_networks import LOSSES
+from fedlens.models.critics import WganCritic
 
 Parameters = dict[str, Tensor]
 

@@ -18,11 +18,11 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from client.tasks.engines.batches import LocalBatches, LocalRule
-from client.tasks.engines.critic_layout import CriticLayout
-from client.tasks.engines.memory import ReusedMemory, selu_slope
-from models.critics import WganCritic
-from models.shapes import one_hot
+from fedlens.client.tasks.engines.batches import LocalBatches, LocalRule
+from fedlens.client.tasks.engines.critic_layout import CriticLayout
+from fedlens.client.tasks.engines.memory import ReusedMemory, selu_slope
+from fedlens.models.critics import WganCritic
+from fedlens.models.shapes import one_hot
 
 IN_FLIGHT_CPU, IN_FLIGHT_GPU = 4, 256
 """Users computed at a time: on a CPU so few that their columns stay in its caches."""

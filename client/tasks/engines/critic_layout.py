@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from client.tasks.engines.blocks import StridedLayer
-from models.critics import WganCritic
+from fedlens.client.tasks.engines.blocks import StridedLayer
+from fedlens.models.critics import WganCritic
 
 
 class CriticLayout:

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d
 
-from client.data import LocalData, LocalUsers, NodeDataError
-from client.messages import TrainRequest
-from client.record_batches import DrawnRecords
+from fedlens.client.messages import TrainRequest
+from fedlens.client.users.protocol import LocalData, LocalUsers, NodeDataError
+from fedlens.client.users.record_batches import DrawnRecords
 from outside.coarse_settings import CoarseSettings
 
 

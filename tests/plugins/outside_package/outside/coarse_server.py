@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d
 
+from fedlens.server.config.mechanism import largest_sum
+from fedlens.server.run.arrays import Arrays
+from fedlens.server.tasks.protocol import CriticSteps, Request, TaskContext, settings_of
 from outside.coarse_settings import CoarseSettings
-from server.mechanism import largest_sum
-from server.tasks.protocol import CriticSteps, Request, TaskContext, settings_of
-from server.tensors import Arrays
 
 
 class CoarseTask(CriticSteps):

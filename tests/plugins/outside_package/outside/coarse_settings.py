@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from client.tasks.protocol import TaskSettings
-from server.config.tasks import CriticConfig, TaskKind
+from fedlens.client.tasks.protocol import TaskSettings
+from fedlens.server.config.tasks import CriticConfig, TaskKind
 
 
 class CoarseConfig(CriticConfig):

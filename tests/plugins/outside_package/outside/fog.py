@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from models.faults.protocol import Fault
+from fedlens.models.faults.protocol import Fault
 
 FOG = Fault(
     "fog",

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from torch import Tensor, nn
 
-from privatizers.federated import INFORMATION
-from privatizers.methods import Scalar, Settings
-from privatizers.protocol import Privatizer
+from fedlens.privatizers.federated import INFORMATION
+from fedlens.privatizers.methods import Scalar, Settings
+from fedlens.privatizers.protocol import Privatizer
 
 LEAST_CARE = 0.2
 

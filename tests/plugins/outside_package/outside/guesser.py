@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from studies.attackers.references import PriorAttacker
+from fedlens.privatizers.attacks.attackers.references import PriorAttacker
 
 
 class GuessingAttacker(PriorAttacker):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from dashboard.pages import DashboardPage
+from fedlens.dashboard.widgets.pages import DashboardPage
 
 
 def render() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from server.store.exporters import LabelledSample
+from fedlens.store.exporters import LabelledSample
 
 
 class Lines:

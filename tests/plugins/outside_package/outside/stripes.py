@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from client.datasets.dataset import Dataset, build_dataset
-from client.datasets.spec import Augmentation, DatasetSpec
+from fedlens.data.dataset import Dataset, build_dataset
+from fedlens.data.spec import Augmentation, DatasetSpec
 
 SIDE, COUNT = 28, 600
 

@@ -1,0 +1,283 @@
+"""How long the dashboard's pages take over a store of a million samples and labels.
+
+    python -m benchmarks.dashboard_pages --folder DIR --samples 1000000
+
+Fills a store in DIR by bulk inserts where there is none yet (drawn pictures, no run behind them),
+serves it, opens every page in Debian's Chromium twice and prints the seconds until it stands still.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from playwright.sync_api import Page, sync_playwright
+from sqlalchemy import Connection, insert, update
+
+from fedlens.store import (
+    BatchRecord,
+    LabelRecord,
+    LedgerRow,
+    ProjectRecord,
+    RoundRecord,
+    RunRecord,
+    SampleRecord,
+    Store,
+    open_store,
+    upgrade,
+)
+from fedlens.store.engine import locate, make_engine
+from fedlens.store.records import utc_now
+from fedlens.store.schema import AnnotationTable, BatchTable, ProjectTable, SampleTable
+from fedlens.store.schema_findings import SampleTagTable
+from fedlens.store.schema_team import TaskTable
+
+CHROMIUM = "/usr/bin/chromium"
+ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-quic")
+LINK = re.compile(r"(http://\S+?)/\?token=\S+")
+AT_ONCE, CLASSES, DISTINCT = 20_000, 10, 500
+ANNOTATORS, TAGGED_EVERY = 4, 50
+RUN, OTHER = "run-large", "run-small"
+STILL = "[data-testid='stApp'][data-test-script-state='notRunning']"
+SLOW_MS = 300_000
+SPENT: dict[str, Any] = {
+    "dp_epsilon": 1.0,
+    "delta_dp": 1e-5,
+    "bdp_as_published": 0.1,
+    "bdp_corrected": 0.3,
+    "bdp_sound": 1.0,
+    "delta_bdp": 1e-10,
+}
+PAGES = {
+    "runs": "/runs",
+    "run": f"/run?run={RUN}",
+    "diagnosis": f"/diagnosis?run={RUN}",
+    "findings": "/findings",
+    "samples": f"/samples?run={RUN}",
+    "samples, a class": f"/samples?run={RUN}&class=7",
+    "samples, a label": f"/samples?run={RUN}&label=3",
+    "samples, a tag": f"/samples?run={RUN}&tag=turned",
+    "samples, last page": f"/samples?run={RUN}&page=900",
+    "samples, close up": f"/samples?run={RUN}&sample=500000",
+    "compare": f"/compare?run={RUN}",
+    "annotate": "/annotate?project=1",
+    "review": "/review?project=1",
+    "results": "/results?project=1",
+    "team": "/team",
+    "privatizers": "/privatizers",
+}
+
+
+def main() -> None:
+    """Fill, serve, open, print."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--folder", type=Path, required=True, help="where the store is or goes")
+    parser.add_argument("--samples", type=int, default=1_000_000, help="samples and labels")
+    parser.add_argument("--only", nargs="*", default=[], help="pages, by name")
+    given = parser.parse_args()
+    place = given.folder / "store.db"
+    if not place.exists():
+        began = time.monotonic()
+        fill(place, given.samples)
+        sys.stderr.write(f"filled in {time.monotonic() - began:.0f} s\n")
+    chosen = {name: page for name, page in PAGES.items() if not given.only or name in given.only}
+    found = measure(place, chosen)
+    sys.stdout.write(json.dumps({"load": os.getloadavg()[0], "seconds": found}) + "\n")
+
+
+def fill(place: Path, count: int) -> None:
+    """A run with one large batch, all of it labelled, and one with a small batch."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    upgrade(place)
+    with open_store(place) as store:
+        batches = [_run(store, name) for name in (RUN, OTHER)]
+        labels = tuple(LabelRecord(key=str(c), name=f"class {c}") for c in range(CLASSES))
+        project = store.create_project(ProjectRecord(name="all", run_id=RUN, labels=labels))
+        users = [store.ensure_user(f"annotator {i}") for i in range(ANNOTATORS)]
+    engine = make_engine(locate(place)).execution_options(write=True)
+    pictures = _pictures()
+    with engine.begin() as connection:
+        _batch(connection, batches[0], count, pictures, 1)
+        _batch(connection, batches[1], 2000, pictures, count + 1)
+        _labels(connection, project, users, count)
+    engine.dispose()
+
+
+def _run(store: Store, name: str) -> dict[str, Any]:
+    """Store a run of one round; the values of its batch."""
+    store.create_run(
+        RunRecord(
+            run_id=name,
+            name=name,
+            status="finished",
+            config={},
+            config_sha256="0" * 64,
+            data_name="drawn",
+            unit="user",
+            users=1000,
+            nodes=1,
+            rounds_planned=1,
+            private=True,
+            guarantee="A store to measure pages with.",
+        )
+    )
+    event = {"unit": "user", "sampling_rate": 1.0, "noise_multiplier": 5.0, "clipping_norm": 1.0}
+    paid: dict[str, Any] = {"run_id": name, "index": 0, "round": 1, "event": event | {"count": 1}}
+    store.record_progress(
+        ledger=[LedgerRow(**paid, purpose="warm-up", entry_hash="0" * 64)],
+        rounds=[RoundRecord(run_id=name, round=1, metrics={}, dp_method="pld", **SPENT)],
+    )
+    record = BatchRecord(
+        run_id=name,
+        round=1,
+        ledger_index=0,
+        purpose="curated",
+        checkpoint_sha256="0" * 64,
+        seed=0,
+        count=0,
+        private=True,
+        provenance="SYNTHETIC",
+        **SPENT,
+    )
+    number = store.add_batch(record, [])
+    return {"batch_id": number}
+
+
+def _pictures() -> list[SampleRecord]:
+    random = np.random.default_rng(0)
+    y, x = np.mgrid[-14:14, -14:14]
+    made = []
+    for i in range(DISTINCT):
+        ring = np.exp(-((np.hypot(x, y) - random.uniform(5, 11)) ** 2) / 4)
+        pixels = (255 * np.clip(ring + random.normal(0, 0.04, ring.shape), 0, 1)).astype(np.uint8)
+        made.append(
+            SampleRecord.from_pixels(position=i, requested_class=i % CLASSES, pixels=pixels[None])
+        )
+    return made
+
+
+def _batch(
+    connection: Connection, batch: dict[str, Any], count: int, made: list[SampleRecord], first: int
+) -> None:
+    number = batch["batch_id"]
+    announced = update(BatchTable).where(BatchTable.batch_id == number).values(count=count)
+    connection.execute(announced)
+    rows = (
+        {
+            "sample_id": first + i,
+            "batch_id": number,
+            "position": i,
+            "requested_class": made[i % DISTINCT].requested_class,
+            "png": made[i % DISTINCT].png,
+            "sha256": made[i % DISTINCT].sha256,
+            "agreement": (i * 7919 % 1000) / 1000,
+        }
+        for i in range(count)
+    )
+    _insert(connection, SampleTable, rows)
+
+
+def _labels(connection: Connection, project: int, users: list[int], count: int) -> None:
+    """One answer to every sample, one in twenty of another class than was asked for."""
+    now = utc_now()
+    answers = (
+        {
+            "client_uuid": str(uuid.UUID(int=i + 1)),
+            "project_id": project,
+            "sample_id": i + 1,
+            "user_id": users[i % ANNOTATORS],
+            "label_id": _label(i),
+            "lead_ms": 700,
+            "created_at": now,
+        }
+        for i in range(count)
+    )
+    _insert(connection, AnnotationTable, answers)
+    tasks = (
+        {
+            "project_id": project,
+            "sample_id": i + 1,
+            "need": 1,
+            "answered": 1,
+            "is_open": False,
+            "lane": 1,
+            "task_rank": i,
+            "is_control": i % 10 == 0,
+            "disputed": i % 1000 == 0,
+            "requested_class": i % DISTINCT % CLASSES,
+            "final_label_id": _label(i),
+            "decided": False,
+        }
+        for i in range(count)
+    )
+    _insert(connection, TaskTable, tasks)
+    tags = (
+        {"sample_id": i + 1, "tag": "turned", "run_id": RUN, "author": "annotator 0"}
+        for i in range(0, count, TAGGED_EVERY)
+    )
+    _insert(connection, SampleTagTable, tags)
+    connection.execute(update(ProjectTable).values(queued_batch=1))
+
+
+def _label(i: int) -> int:
+    class_ = i % DISTINCT % CLASSES
+    return 1 + (class_ + (i % 20 == 0)) % CLASSES
+
+
+def _insert(connection: Connection, table: Any, rows: Iterator[dict[str, Any]]) -> None:
+    while part := list(itertools.islice(rows, AT_ONCE)):
+        connection.execute(insert(table), part)
+
+
+def measure(place: Path, pages: dict[str, str]) -> dict[str, tuple[float, float]]:
+    """Seconds until each page stands still, by name: for a new visitor, and once more."""
+    command = [sys.executable, "-m", "fedlens.cli", "dashboard", "--store", str(place)]
+    command += ["--port", "0"]
+    # Our own interpreter and module; the path is a single argument.
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:  # noqa: S603
+        try:
+            found = next(filter(None, map(LINK.search, server.stderr or ())))
+            with sync_playwright() as started:
+                browser = started.chromium.launch(executable_path=CHROMIUM, args=list(ARGUMENTS))
+                page = browser.new_page(viewport={"width": 1280, "height": 1000})
+                page.set_default_timeout(SLOW_MS)
+                page.goto(found[0])
+                page.locator(STILL).wait_for()
+                seconds = {name: _opened(page, name, found[1] + at) for name, at in pages.items()}
+                browser.close()
+        finally:
+            server.terminate()
+    return seconds
+
+
+def _opened(page: Page, name: str, address: str) -> tuple[float, float]:
+    first, again = (_seconds(page, address) for _ in range(2))
+    sys.stderr.write(f"{name:20} {first:6.2f} s first, {again:6.2f} s again\n")
+    sys.stderr.flush()
+    return first, again
+
+
+def _seconds(page: Page, address: str) -> float:
+    page.goto("about:blank")
+    began = time.perf_counter()
+    page.goto(address)
+    page.locator("h1").first.wait_for()
+    page.locator(STILL).wait_for()
+    if "/samples" in address:
+        page.locator("canvas[data-drawn]").first.wait_for()
+    return round(time.perf_counter() - began, 2)
+
+
+if __name__ == "__main__":
+    main()

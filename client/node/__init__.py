@@ -1,0 +1,1 @@
+"""What a node is: its policy, its store, its users' enrolment keys, its replay guard."""

@@ -1,0 +1,54 @@
+"""Steps that a deployed node takes once, whatever runs beside it.
+
+A server may send two messages of one step at the same time; were each answered from the same kept
+state, a node would sign two lists of survivors and give up both of a party's secrets. So a step
+leaves a mark in a folder of the node's own before its answer leaves, which only one can leave.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+import time
+from pathlib import Path
+
+from fedlens.client.users.protocol import NodeDataError
+
+_KEPT_SECONDS = 24 * 3600
+
+
+class TakenBefore(NodeDataError):
+    """A step of a secure sum that was answered already."""
+
+
+def take_once(secret: bytes, step: str) -> None:
+    """Take a step of the sum that a secret belongs to.
+
+    Raises:
+        TakenBefore: it was taken, in this process or another of the node's.
+        NodeDataError: the folder of marks is not the node's own.
+    """
+    mark = _folder() / hashlib.sha256(secret + step.encode("ascii")).hexdigest()
+    try:
+        os.close(os.open(mark, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+    except FileExistsError:
+        raise TakenBefore("a step of a secure sum was asked for twice at a time") from None
+
+
+def forget_old_marks() -> None:
+    """Remove marks of sums that ended long ago."""
+    before = time.time() - _KEPT_SECONDS
+    for mark in _folder().iterdir():
+        if mark.stat().st_mtime < before:
+            mark.unlink(missing_ok=True)
+
+
+def _folder() -> Path:
+    """A folder that this user alone may enter, among the machine's temporary files."""
+    folder = Path(tempfile.gettempdir()) / f"fedlens-sums-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    status = folder.lstat()
+    if status.st_uid != os.getuid() or status.st_mode & 0o077 or folder.is_symlink():
+        raise NodeDataError(f"{folder} is not this user's alone: remove it, or set TMPDIR")
+    return folder

@@ -1,0 +1,1 @@
+"""From users' records to one clipped, summed update."""

@@ -1,0 +1,1 @@
+"""The users of a node and the views of them that a request asks for."""

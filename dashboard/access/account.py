@@ -1,0 +1,122 @@
+"""Who looks at the page: the account of the visitor's session, asked of the store each time."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+
+import streamlit as st
+
+from fedlens.dashboard.access.session import store
+from fedlens.dashboard.access.visitors import Visitors
+from fedlens.dashboard.widgets.options import COOKIE_VARIABLE, USER_VARIABLE
+from fedlens.dashboard.widgets.plain_text import plain as plain
+from fedlens.store import Member, Permission, Store, StoreError
+
+WRONG_SECONDS = 0.5
+"""That a wrong password takes."""
+_TURN = threading.Lock()
+
+
+def account() -> Member:
+    """The visitor's account; without an open session the page ends here.
+
+    A page that no gate stands before (one that its own user runs, as a test does) is the owner's.
+    """
+    found = _whose(store(), _cookie())
+    if found is None:
+        st.error("Your session has ended.", icon=":material/lock:")
+        st.html('<a href="/login">Sign in again</a>')
+        st.stop()
+    return found
+
+
+def require(permission: Permission) -> Member:
+    """The visitor's account, if its role allows what a button is about to do.
+
+    Parts of a page that renew themselves ask it too: the page around them is not run again.
+
+    Raises:
+        StoreError: it does not (any more).
+    """
+    return _allowed(account(), permission)
+
+
+def require_later(permission: Permission) -> Callable[[], Member]:
+    """`require` for what happens after the page was drawn, and outside of it: a download."""
+    return partial(_still_allowed, store(), _cookie(), permission)
+
+
+def _still_allowed(source: Store, cookie: str | None, permission: Permission) -> Member:
+    visitor = _whose(source, cookie)
+    if visitor is None:
+        raise StoreError("the session has ended")
+    return _allowed(visitor, permission)
+
+
+def _cookie() -> str | None:
+    """The visitor's cookie; None on a page that no gate stands before."""
+    name = os.environ.get(COOKIE_VARIABLE)
+    return None if name is None else st.context.cookies.get(name, "")
+
+
+def _whose(source: Store, cookie: str | None) -> Member | None:
+    if cookie is not None:
+        return Visitors(source).look_up(cookie)
+    owner = source.owner_account(os.environ.get(USER_VARIABLE, "local"))
+    return None if owner.disabled else owner
+
+
+def _allowed(visitor: Member, permission: Permission) -> Member:
+    if not visitor.may(permission):
+        raise StoreError(f"the role {visitor.role!r} of {visitor.name!r} does not allow that")
+    return visitor
+
+
+def account_line(visitor: Member) -> None:
+    """Who is signed in, and how to sign out."""
+    left, middle, right = st.columns([5, 1, 1])
+    left.caption(f"Signed in as {plain(visitor.name)} ({visitor.role}).")
+    if COOKIE_VARIABLE not in os.environ:
+        return
+    with middle.popover("Account"):
+        _own_account(visitor)
+    right.html('<a href="/logout">Sign out</a>')
+
+
+def _own_account(visitor: Member) -> None:
+    """What people may do with their own account. Each ends all of its sessions, this one too."""
+    if st.button("Sign out everywhere", key="sign_out_everywhere"):
+        store().sign_out_everywhere(account().name, actor=visitor.name)
+        st.rerun()
+    with st.form("own-password", clear_on_submit=True):
+        old = st.text_input("Present password", type="password")
+        new = st.text_input("New password (10 characters or more)", type="password")
+        if not st.form_submit_button("Change password"):
+            return
+    try:
+        changed = change_password(account(), old, new)
+    except StoreError as error:
+        st.error(plain(error))
+        return
+    if changed:
+        st.rerun()
+    st.error("The present password is not right.")
+
+
+def change_password(visitor: Member, old: str, new: str) -> bool:
+    """Give the visitor another password, if the present one is right; else wait and log it.
+
+    Raises:
+        StoreError: the new one cannot be used.
+    """
+    with _TURN:  # guesses of all sessions wait for each other
+        if store().check_password(visitor.name, old) is None:
+            store().log_refusal("own account", visitor.name)
+            time.sleep(WRONG_SECONDS)
+            return False
+    store().set_password(visitor.name, new, actor=visitor.name)
+    return True

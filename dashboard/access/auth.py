@@ -1,0 +1,302 @@
+"""Authentication in front of every page, file and websocket of the dashboard.
+
+Streamlit's own server hands out ``/media`` files and accepts websockets from anyone who can reach
+the port. `AuthMiddleware` is an ASGI middleware around the whole application: without a cookie of
+an open session, only the login page and the health check answer.
+
+A visitor gets the cookie for a name with its password, or for the access token, either from the
+link printed at the start (``http://127.0.0.1:8501/?token=...``) or pasted into the login page.
+Sessions lie in the store, as digests of their cookies: they outlive the process, end by signing
+out, and end for an account that is disabled.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+from functools import partial
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+import anyio
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from fedlens.dashboard.access.login import login_page
+from fedlens.dashboard.access.rate_limit import GuessLimit
+from fedlens.dashboard.access.visitors import ACCOUNT, Visitors
+from fedlens.dashboard.widgets.errors import DashboardError
+from fedlens.store import Member, Store, StoreError
+
+OPEN_PATHS = frozenset({"/_stcore/health"})
+LOGIN_PATH, LOGOUT_PATH, METRICS_PATH = "/login", "/logout", "/metrics"
+SHORTEST_TOKEN = 16
+LARGEST_FORM = 16 * 1024  # a long password, each letter of it escaped
+SESSION_SECONDS = 7 * 24 * 3600
+WRONG_TOKEN = "That is not the token of this dashboard."  # noqa: S105
+WRONG_PASSWORD = "Name or password are not right."  # noqa: S105
+LOGIN_ACTOR = "login page"
+TOO_MANY = "Too many tries at once: wait half a minute and try again."
+
+# The browser itself refuses to talk to any other machine, whatever a page might contain.
+# Streamlit's bundle needs inline styles, eval (Vega) and blob modules (components).
+SECURITY_HEADERS = {
+    "content-security-policy": (
+        "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval' blob: data:; "
+        "style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; font-src 'self' data:; "
+        "worker-src 'self' blob:; connect-src 'self' blob: data:; object-src 'none'; "
+        "form-action 'self'; frame-ancestors 'none'; base-uri 'self'"
+    ),
+    "referrer-policy": "same-origin",
+    "x-content-type-options": "nosniff",
+}
+
+
+class SessionTokens:
+    """Opens, checks and ends the sessions of people who have shown that they may come in.
+
+    Args:
+        token: the access token, at least 16 characters; its holder is the owner.
+        port: part of the cookie's name, because browsers share cookies between ports.
+        store: holds accounts and sessions.
+        owner: name of the account that the access token opens.
+
+    Raises:
+        DashboardError: the token is too short to keep anyone out.
+    """
+
+    def __init__(self, token: str, port: int, store: Store, owner: str = "local") -> None:
+        if len(token) < SHORTEST_TOKEN or not token.isascii():
+            raise DashboardError(
+                f"token of {len(token)} characters cannot be used: give at least "
+                f"{SHORTEST_TOKEN} ASCII characters, or leave it out and one is made for you"
+            )
+        self.cookie = f"fedlens-{port}"
+        self.visitors = Visitors(store)
+        self._token = token.encode()
+        self._store, self._owner = store, owner
+
+    def is_token(self, offered: str) -> bool:
+        """Whether ``offered`` is the access token; takes the same time whatever differs."""
+        return hmac.compare_digest(offered.encode("utf-8", "replace"), self._token)
+
+    def shown_by_program(self, offered: str) -> str | None:
+        """The token itself where it is right; no session is opened for it."""
+        return offered if self.is_token(offered) else None
+
+    def open_by_token(self, offered: str) -> str | None:
+        """A cookie's value for the access token; ``None`` for another one."""
+        if not self.is_token(offered):
+            self._store.log_once(LOGIN_ACTOR, "access token refused")
+            return None
+        owner = self._store.owner_account(self._owner)
+        return None if owner.disabled else self._store.sign_in(owner, SESSION_SECONDS)
+
+    def open_by_password(self, name: str, password: str) -> str | None:
+        """A cookie's value for a name with its password; ``None`` where they are not right."""
+        account = self._store.check_password(name, password)
+        if account is None:
+            self._store.log_refusal(LOGIN_ACTOR, name)
+            return None
+        return self._store.sign_in(account, SESSION_SECONDS)
+
+    def close(self, value: str) -> None:
+        """End a session."""
+        self._store.sign_out(value)
+        self.visitors.forget(value)
+
+    def has_accounts(self) -> bool:
+        """Whether anyone can sign in by a password, so that the login page offers it."""
+        return any(account.name != self._owner for account in self._store.accounts())
+
+
+def new_token() -> str:
+    """An access token of 256 random bits from the operating system."""
+    return secrets.token_urlsafe(32)
+
+
+class AuthMiddleware:
+    """ASGI middleware: passes on what belongs to an open session, answers the rest itself.
+
+    What it passes on carries the visitor's `Member` under ``scope["fedlens.account"]``.
+    """
+
+    def __init__(self, app: ASGIApp, tokens: SessionTokens) -> None:
+        self._app = app
+        self._tokens = tokens
+        self._guesses = GuessLimit()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one connection; websockets without a session are refused at the handshake."""
+        if scope["type"] == "lifespan" or scope["path"] in OPEN_PATHS:
+            await self._app(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await self._websocket(scope, receive, send)
+        else:
+            await self._http(scope, receive, _with_security_headers(send))
+
+    async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        # Streamlit lets any page of the same machine in, and asks another one for our address.
+        if _from_here(HTTPConnection(scope)) and await self._visitor(scope) is not None:
+            await self._app(scope, receive, send)
+        else:
+            await send({"type": "websocket.close", "code": 1008})
+
+    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        response = await self._own_answer(request)
+        await (response or self._app)(scope, receive, send)
+
+    async def _own_answer(self, request: Request) -> Response | None:
+        """Our own answer, or None where the application may answer."""
+        path = request.url.path
+        if path == LOGIN_PATH and request.method == "POST":
+            return await self._login(request)
+        if "token" in request.query_params:
+            return await self._token_link(request)
+        if path == METRICS_PATH and await self._by_bearer(request):
+            return None
+        account = await self._visitor(request.scope)
+        if account is not None:
+            request.scope[ACCOUNT] = account
+            if path == LOGOUT_PATH:
+                return await self._logout(request)
+            return _see_other("/") if path == LOGIN_PATH else None
+        if path == LOGIN_PATH:
+            return HTMLResponse(await self._page())
+        if request.method == "GET" and "text/html" in request.headers.get("accept", ""):
+            return _see_other(LOGIN_PATH)
+        return PlainTextResponse("Not signed in.\n", status_code=401)
+
+    async def _by_bearer(self, request: Request) -> bool:
+        """Whether a program shows the access token, as those that gather metrics do."""
+        kind, _, offered = request.headers.get("authorization", "").partition(" ")
+        if kind.lower() != "bearer" or not offered:
+            return False
+        try:
+            shown = partial(self._tokens.shown_by_program, offered.strip())
+            return await self._guesses.take_turn(shown) is not None
+        except TimeoutError:
+            return False
+
+    async def _token_link(self, request: Request) -> Response:
+        offered = request.query_params["token"]
+        rest = [(k, v) for k, v in request.query_params.multi_items() if k != "token"]
+        # A path is only ever taken from this server's own URL; "//host" would leave it.
+        path = "/" + request.url.path.lstrip("/")
+        target = f"{path}?{urlencode(rest)}" if rest else path
+        return await self._admit(request, target, partial(self._tokens.open_by_token, offered))
+
+    async def _login(self, request: Request) -> Response:
+        fields = dict(parse_qsl((await _body(request)).decode("utf-8", "replace")))
+        if not _from_here(request):
+            return PlainTextResponse("Sign in on the dashboard's own page.\n", status_code=403)
+        if fields.get("name"):
+            name, password = fields["name"].strip(), fields.get("password", "")
+            opened = partial(self._tokens.open_by_password, name, password)
+            return await self._admit(request, "/", opened, WRONG_PASSWORD)
+        offered = fields.get("token", "").strip()
+        return await self._admit(request, "/", partial(self._tokens.open_by_token, offered))
+
+    async def _admit(
+        self, request: Request, target: str, opened: partial[str | None], wrong: str = WRONG_TOKEN
+    ) -> Response:
+        """Try what was offered when its turn comes, and open a session where it is right."""
+        try:
+            cookie = await self._guesses.take_turn(opened)
+        except TimeoutError:
+            return HTMLResponse(await self._page(TOO_MANY), 429, {"retry-after": "30"})
+        except StoreError as error:
+            return PlainTextResponse(f"The store cannot answer: {error}\n", status_code=503)
+        if cookie is None:
+            return HTMLResponse(await self._page(wrong), status_code=401)
+        response = _see_other(target)
+        response.set_cookie(
+            self._tokens.cookie,
+            cookie,
+            max_age=SESSION_SECONDS,
+            httponly=True,
+            samesite="lax",
+            secure=_is_encrypted(request),
+        )
+        return response
+
+    async def _logout(self, request: Request) -> Response:
+        if request.headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
+            return PlainTextResponse("Sign out on the dashboard's own page.\n", status_code=403)
+        value = read_cookie(request.scope, self._tokens.cookie)
+        await anyio.to_thread.run_sync(self._tokens.close, value)
+        response = _see_other(LOGIN_PATH)
+        response.delete_cookie(self._tokens.cookie)
+        return response
+
+    async def _page(self, message: str = "") -> str:
+        accounts = await anyio.to_thread.run_sync(self._tokens.has_accounts)
+        return login_page(message, accounts=accounts)
+
+    async def _visitor(self, scope: Scope) -> Member | None:
+        value = read_cookie(scope, self._tokens.cookie)
+        if not value:
+            return None
+        if scope["type"] == "http" and scope["method"] in ("GET", "HEAD"):
+            known = self._tokens.visitors.known(value)
+            if known is not None:
+                return known
+        return await anyio.to_thread.run_sync(self._tokens.visitors.look_up, value)
+
+
+def read_cookie(scope: Scope, name: str) -> str:
+    """The named cookie's value, or "" where it is absent or the header cannot be read."""
+    for key, value in scope["headers"]:
+        if key == b"cookie":
+            try:
+                jar = SimpleCookie(value.decode("latin-1"))
+            except CookieError:
+                return ""
+            return jar[name].value if name in jar else ""
+    return ""
+
+
+async def _body(request: Request) -> bytes:
+    """The request's body up to ``LARGEST_FORM`` bytes; no token is longer."""
+    body = b""
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > LARGEST_FORM:
+            return b""
+    return body
+
+
+def _from_here(request: HTTPConnection) -> bool:
+    """Whether our own page sent this, as far as the browser says where from."""
+    site = request.headers.get("sec-fetch-site", "same-origin")
+    origin = request.headers.get("origin")
+    if site not in ("same-origin", "none"):
+        return False
+    return origin is None or urlsplit(origin).netloc == request.headers.get("host")
+
+
+def _is_encrypted(request: Request) -> bool:
+    """Whether the browser speaks TLS, to us or to a proxy, wherever that runs.
+
+    What a header says here can only make a visitor's own cookie stricter.
+    """
+    said = request.headers.get("x-forwarded-proto", ""), request.headers.get("origin", "")
+    return request.url.scheme == "https" or said[0] == "https" or said[1].startswith("https://")
+
+
+def _see_other(target: str) -> RedirectResponse:
+    return RedirectResponse(target, status_code=303, headers={"cache-control": "no-store"})
+
+
+def _with_security_headers(send: Send) -> Send:
+    extra = [(k.encode(), v.encode()) for k, v in SECURITY_HEADERS.items()]
+
+    async def wrapped(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            kept = [(k, v) for k, v in message["headers"] if k.lower() not in dict(extra)]
+            message = {**message, "headers": kept + extra}
+        await send(message)
+
+    return wrapped

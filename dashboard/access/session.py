@@ -1,0 +1,152 @@
+"""What every page starts from: the store and the run that is looked at."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import streamlit as st
+
+from fedlens.dashboard.widgets.options import STORE_VARIABLE
+from fedlens.dashboard.widgets.plain_text import plain
+from fedlens.store import RunRecord, Store, StoreError, open_store
+from fedlens.store.engine import locate
+
+RUN_PARAMETER = "run"
+FAILED = "This part of the page could not be drawn"
+Thing = TypeVar("Thing")
+OptionT = TypeVar("OptionT")
+
+
+@st.cache_resource(show_spinner=False)
+def _open(url: str, file_number: int) -> Store:
+    return open_store(url)
+
+
+def _file_number(url: str) -> int:
+    """Tells a SQLite file from one that has taken its place; 0 for other databases."""
+    path = locate(url).path
+    return path.stat().st_ino if path is not None and path.exists() else 0
+
+
+def store() -> Store:
+    """The store that the dashboard was started on; one set of connections for all sessions.
+
+    Raises:
+        StoreError: it is not there (any more) or at another revision.
+    """
+    url = store_url()
+    return _open(url, _file_number(url))
+
+
+def store_url() -> str:
+    """URL of the store that the dashboard was started on.
+
+    Raises:
+        StoreError: it was started on none.
+    """
+    url = os.environ.get(STORE_VARIABLE, "")
+    if not url:
+        raise StoreError("no store is named: start the dashboard with `fedlens dashboard`")
+    return url
+
+
+@contextmanager
+def plain_errors() -> Iterator[None]:
+    """Show what went wrong as one sentence on the page, and stop there.
+
+    Anything unforeseen goes to the server's log with its trace; the page names its type alone.
+    """
+    try:
+        yield
+    except StoreError as error:
+        st.error(f"The store cannot answer: {plain(error)}", icon=":material/database_off:")
+        st.button("Try again", key="try_again")
+        st.stop()
+    except Exception as error:  # a page that fails must not show another program's texts
+        logging.getLogger("dashboard").exception("a page failed")
+        st.error(f"{FAILED} ({type(error).__name__}). The server's log says more.")
+        st.button("Try again", key="try_again")
+        st.stop()
+
+
+def pick(
+    label: str, things: Mapping[str, Thing], title: Callable[[Thing], str], parameter: str
+) -> Thing:
+    """A picker whose choice lives in the address, so that it survives a reload.
+
+    Other pages of the session begin with it too: their links carry no address of a thing.
+
+    Args:
+        label: what is picked.
+        things: what there is to choose from by id, at least one, the newest first.
+        title: under which a thing is shown.
+        parameter: of the address; also names the widget, as ``picked_...``.
+    """
+    ids = list(things)
+    remembered = f"remembered_{parameter}"
+    asked = st.query_params.get(parameter)
+    if asked is None and st.session_state.get(remembered) in things:
+        asked = st.session_state[remembered]
+    if asked is not None and asked not in things:
+        what = label.lower()
+        st.warning(f"There is no {what} {plain(asked)} in this store; showing the newest one.")
+    chosen = st.selectbox(
+        label,
+        ids,
+        index=ids.index(asked) if asked is not None and asked in things else 0,
+        format_func=lambda one: title(things[one]),
+        key=f"picked_{parameter}",
+    )
+    st.query_params[parameter] = chosen
+    st.session_state[remembered] = chosen
+    return things[chosen]
+
+
+def choice(
+    label: str, options: Sequence[OptionT], words: Callable[[OptionT], str], parameter: str
+) -> OptionT:
+    """A select box whose choice lives in the address, so that a link shows the same.
+
+    Args:
+        label: what is chosen.
+        options: at least one; the first is chosen where the address names none of them.
+        words: what an option is called.
+        parameter: of the address, where an option stands as a text.
+    """
+    texts = [str(option) for option in options]
+    asked = st.query_params.get(parameter, "")
+    at = texts.index(asked) if asked in texts else 0
+    key = f"chosen_{parameter}_{hash(tuple(texts)) & 0xFFFFFF:x}"
+    place = st.selectbox(
+        label,
+        range(len(options)),
+        index=at,
+        format_func=lambda i: words(options[i]),
+        key=key,
+        disabled=len(options) < 2,
+    )
+    if place:
+        st.query_params[parameter] = texts[place]
+    elif parameter in st.query_params:
+        del st.query_params[parameter]
+    return options[place or 0]
+
+
+def pick_run(runs: list[RunRecord]) -> RunRecord:
+    """A picker of runs, of which there is at least one, the newest first."""
+    return pick("Run", {run.run_id: run for run in runs}, run_title, RUN_PARAMETER)
+
+
+def nearby(place: str) -> str:
+    """A path as seen from here, where that is shorter; other places as they are."""
+    return place.removeprefix(f"{Path.cwd()}/")
+
+
+def run_title(run: RunRecord) -> str:
+    """A run's name with enough of its id to tell two of the same name apart."""
+    return run.name if run.run_id == run.name else f"{run.name} · {run.run_id[:12]}"

@@ -1,0 +1,1 @@
+"""The desk: projects, label sets, answers, agreement."""

@@ -1,0 +1,86 @@
+"""Agreement and results as rows of tables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from fedlens.store import AnnotatorRecord, GivenAnswer, StoredLabel
+from fedlens.store.agreement import Agreement, alpha_with_interval, share_interval
+from fedlens.store.reviews import label_counts, pairwise_kappas
+
+
+def overall(answers: list[GivenAnswer], labels: Sequence[StoredLabel]) -> Agreement:
+    """Krippendorff's alpha over all labels."""
+    return alpha_with_interval(label_counts(answers, [one.label_id for one in labels]))
+
+
+def by_label(answers: list[GivenAnswer], labels: Sequence[StoredLabel]) -> list[dict[str, object]]:
+    """Alpha of each label against all others, with its interval."""
+    counts = label_counts(answers, [one.label_id for one in labels])
+    rows = []
+    for column, label in enumerate(labels):
+        given = counts[:, column]
+        found = alpha_with_interval(np.stack([given, counts.sum(1) - given], axis=1))
+        rows.append({"Label": label.name, "Given": int(given.sum()), "Alpha": in_words(found)})
+    return rows
+
+
+def pairs(
+    answers: list[GivenAnswer], labels: Sequence[StoredLabel], names: Mapping[int, str]
+) -> list[dict[str, object]]:
+    """Cohen's kappa of each two annotators."""
+    found = pairwise_kappas(answers, [one.label_id for one in labels])
+    return [
+        {
+            "Annotator": names[first],
+            "and": names[second],
+            "Samples of both": shared,
+            "Kappa": "–" if math.isnan(kappa) else f"{kappa:.2f}",
+        }
+        for (first, second), (kappa, shared) in found.items()
+    ]
+
+
+def people(records: Sequence[AnnotatorRecord]) -> list[dict[str, object]]:
+    """What each annotator has done."""
+    return [
+        {
+            "Annotator": one.name,
+            "Answers": one.answers,
+            "Median seconds": one.median_seconds,
+            "Gold right": f"{one.gold_right} of {one.gold_seen}" if one.gold_seen else "–",
+        }
+        for one in records
+    ]
+
+
+def label_by_class(
+    counts: Mapping[tuple[int, int | None], int], labels: Sequence[StoredLabel]
+) -> list[dict[str, object]]:
+    """How many samples of each requested class count as each label."""
+    rows = []
+    for requested in sorted({requested for requested, _ in counts}):
+        row: dict[str, object] = {"Requested class": str(requested)}
+        row |= {label.name: counts.get((requested, label.label_id), 0) for label in labels}
+        rows.append(row | {"no label": counts.get((requested, None), 0)})
+    return rows
+
+
+def share_of(
+    counts: Mapping[tuple[int, int | None], int], labels: Sequence[StoredLabel], kind: str
+) -> tuple[int, int, float, float]:
+    """Hits, samples with a label, and the interval of the share of labels of a kind."""
+    wanted = {one.label_id for one in labels if one.kind == kind}
+    hits = sum(count for (_, label), count in counts.items() if label in wanted)
+    total = sum(count for (_, label), count in counts.items() if label is not None)
+    return hits, total, *share_interval(hits, total)
+
+
+def in_words(found: Agreement) -> str:
+    """A coefficient with its interval, or a dash where nothing can be said."""
+    if math.isnan(found.value):
+        return "–"
+    return f"{found.value:.2f} ({found.low:.2f} to {found.high:.2f})"

@@ -1,0 +1,153 @@
+"""The labelling desk's own address: answers in, samples out, beside Streamlit and not through it.
+
+``POST /desk/<project>/sync`` stores answers, then serves samples; ``/leave`` gives back what lies
+on a desk. Both stand behind `fedlens.dashboard.access.auth`, which says who asks; an answer is stored as that
+account's, whatever the browser sends.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import anyio
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from fedlens.dashboard.access.visitors import ACCOUNT
+from fedlens.dashboard.labelling.answers import scope_of, take
+from fedlens.dashboard.samples.images import base64_text
+from fedlens.store import Desk, Member, Store, StoredProject, StoredSample, StoreError
+
+LARGEST_REQUEST = 512 * 1024
+LONGEST_NUMBER = 10
+RECENT = 20
+
+
+def desk_routes(store: Store) -> list[Route]:
+    """The routes, over a store."""
+
+    def route(path: str, work: Callable[[Store, StoredProject, Member, Any], Any]) -> Route:
+        async def endpoint(request: Request) -> Response:
+            return await _answer(request, store, work)
+
+        return Route(f"/desk/{{project_id}}/{path}", endpoint, methods=["POST"])
+
+    return [route("sync", sync), route("leave", leave)]
+
+
+def sync(store: Store, project: StoredProject, account: Member, asked: Mapping[str, Any]) -> Any:
+    """Store the answers sent, lease the samples wanted; say what the desk is to show."""
+    tab, project_id = _tab(asked), project.project_id
+    receipts = take(store, project_id, account.user_id, asked.get("events"), tab=tab)
+    desk = store.serve(
+        project_id,
+        account.user_id,
+        tab,
+        limit=_number(asked.get("want"), "want"),
+        known=frozenset(_number(one, "known") for one in _list(asked.get("known"), "known")),
+    )
+    said: dict[str, Any] = {"acked": receipts.acked, "error": receipts.error}
+    if asked.get("recent"):
+        answers = store.recent_answers(project_id, account.user_id, RECENT)
+        said["recent"] = [
+            {"label": answer.label_id, "sample": _shown(sample, project)}
+            for answer, sample in answers
+        ]
+    return said | _served(desk, project)
+
+
+def leave(store: Store, project: StoredProject, account: Member, asked: Mapping[str, Any]) -> Any:
+    """Give back what lies on the desk."""
+    store.release_desk(project.project_id, account.user_id, _tab(asked))
+    return {}
+
+
+async def _answer(
+    request: Request, store: Store, work: Callable[[Store, StoredProject, Member, Any], Any]
+) -> Response:
+    account = request.scope.get(ACCOUNT)
+    if not isinstance(account, Member) or not account.may("annotate"):
+        return PlainTextResponse("Your role does not label: ask an admin for another one.", 403)
+    if "x-fedlens-desk" not in request.headers:  # another site's page cannot send it
+        return PlainTextResponse("This address is the labelling desk's.", 403)
+    body = await _body(request)
+    if body is None:
+        return PlainTextResponse(f"Give a JSON object of at most {LARGEST_REQUEST} bytes.", 400)
+    number = request.path_params["project_id"]
+    if not (number.isascii() and number.isdecimal() and len(number) < LONGEST_NUMBER):
+        return PlainTextResponse("There is no such project.", 404)
+    return await anyio.to_thread.run_sync(_work, store, int(number), account, body, work)
+
+
+def _work(
+    store: Store,
+    project_id: int,
+    account: Member,
+    body: Mapping[str, Any],
+    work: Callable[[Store, StoredProject, Member, Any], Any],
+) -> Response:
+    try:
+        project = store.project(project_id)
+        if body.get("scope") != scope_of(store.place, project, account.name):
+            return PlainTextResponse(
+                "This page was opened by somebody else or over another store: load it again.", 409
+            )
+        return JSONResponse(work(store, project, account, body))
+    except StoreError as error:
+        return PlainTextResponse(f"The store cannot answer: {error}", 503)
+
+
+async def _body(request: Request) -> dict[str, Any] | None:
+    content = b""
+    async for chunk in request.stream():
+        content += chunk
+        if len(content) > LARGEST_REQUEST:
+            return None
+    try:
+        found = json.loads(content)
+        # Halves of letters, which JSON may hold, are no text that a database takes.
+        json.dumps(found, ensure_ascii=False).encode()
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _served(desk: Desk, project: StoredProject) -> dict[str, Any]:
+    return {
+        "queue": [_shown(sample, project) for sample in desk.samples],
+        "progress": {
+            "total": desk.progress.total,
+            "done": desk.progress.done,
+            "skipped": desk.progress.skipped,
+        },
+        "free_at": None if desk.free_at is None else desk.free_at.isoformat(),
+    }
+
+
+def _shown(sample: StoredSample, project: StoredProject) -> dict[str, Any]:
+    shown: dict[str, Any] = {"id": sample.sample_id, "png": base64_text(sample.png)}
+    if not project.blind:
+        shown["hint"] = f"requested as class {sample.requested_class}"
+    return shown
+
+
+def _tab(asked: Mapping[str, Any]) -> str:
+    tab = asked.get("tab")
+    if not isinstance(tab, str):
+        raise StoreError(f"tab = {tab!r:.80}: give the tab's name")
+    return tab
+
+
+def _number(value: object, name: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise StoreError(f"{name} = {value!r:.80}: give a whole number")
+    return value
+
+
+def _list(value: object, name: str) -> list[object]:
+    if not isinstance(value, list):
+        raise StoreError(f"{name} = {value!r:.80}: give a list")
+    return value

@@ -1,0 +1,1 @@
+"""Samples on the screen: pictures, filters, order, details, tags."""

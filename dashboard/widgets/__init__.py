@@ -1,0 +1,1 @@
+"""Parts of pages that know nothing of what they show."""

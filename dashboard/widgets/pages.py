@@ -1,0 +1,57 @@
+"""The dashboard's pages: ours, and those of other packages that are installed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import streamlit as st
+
+from fedlens.foundation.registry import Registry
+from fedlens.store import Permission
+
+
+@dataclass(frozen=True)
+class DashboardPage:
+    """One page, with its place in the navigation."""
+
+    title: str
+    icon: str
+    """A Material symbol, such as ``":material/list:"``."""
+    path: str
+    """Of its address, such as ``"runs"``."""
+    order: int
+    """Pages stand in this order; the first one is at the root of the address."""
+    render: Callable[[], None]
+    """Puts the page's content on the screen, from the session's store."""
+    needs: Permission = "look"
+    """What a visitor's role must allow; others have no such page."""
+
+    def in_navigation(self, *, default: bool = False) -> st.Page:
+        """The page as Streamlit's navigation and links take it."""
+        return st.Page(
+            self.render, title=self.title, icon=self.icon, url_path=self.path, default=default
+        )
+
+
+PAGES: Registry[DashboardPage] = Registry(
+    "dashboard page",
+    "fedlens.dashboard_pages",
+    {
+        name: f"fedlens.dashboard.views.{name}:PAGE"
+        for name in (
+            "runs",
+            "run",
+            "diagnosis",
+            "findings",
+            "samples",
+            "compare",
+            "annotate",
+            "review",
+            "results",
+            "team",
+            "privatizers",
+        )
+    },
+)
+"""All pages by name; a page of another package is an entry point of that group."""

@@ -1,0 +1,132 @@
+"""A data set from one NumPy archive (.npz)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedlens.data.dataset import Dataset, DatasetError, build_dataset
+from fedlens.data.mapped_arrays import mapped_member
+from fedlens.data.npz_images import packed_problem, unread
+from fedlens.data.spec import DatasetSpec
+
+REQUIRED = ("train_images", "train_labels", "test_images", "test_labels")
+SENSITIVE = ("train_sensitive", "test_sensitive")
+CLASSES = "classes"
+OPTIONAL = ("user_ids", CLASSES, *SENSITIVE)
+MOST_CLASSES = 1000
+"""A label above is a mistake rather than a class; it would size the networks."""
+
+
+def load_npz(path: Path) -> Dataset:
+    """Arrays train_images, train_labels, test_images, test_labels and some that need not be there.
+
+    These are user_ids and, both or none, train_sensitive and test_sensitive (the sensitive
+    attribute that a privatizer hides), and classes, their number: without it the highest label of
+    all records decides, which may be one person's. Images are uint8 [n, h, w] (grey) or [n, c, h,
+    w]; all else is whole numbers. Pickled objects in the file are refused.
+
+    Raises:
+        DatasetError: when the file or an array is missing, damaged or of the wrong kind.
+    """
+    arrays = _read(path)
+    declared = _declared(path, arrays.pop(CLASSES, None))
+    labels = {key: _whole(path, key, arrays[key]) for key in arrays if not key.endswith("images")}
+    found = int(max(labels[key].max(initial=0) for key in ("train_labels", "test_labels")))
+    highest = found if declared is None else declared - 1
+    if highest >= MOST_CLASSES:
+        raise DatasetError(
+            f"{path}: label {highest} would mean {highest + 1} classes; number the classes from 0 "
+            f"(at most {MOST_CLASSES})"
+        )
+    return build_dataset(
+        f"npz:{path.name}",
+        path,
+        (_images(path, "train_images", arrays), labels["train_labels"]),
+        (_images(path, "test_images", arrays), labels["test_labels"]),
+        class_names=[str(label) for label in range(highest + 1)],
+        attribution=f"your own data, from {path.name}",
+        user_ids=labels.get("user_ids"),
+        sensitive=_sensitive(path, labels),
+    )
+
+
+def _declared(path: Path, classes: NDArray[np.generic] | None) -> int | None:
+    if classes is None:
+        return None
+    if classes.size != 1 or classes.dtype.kind not in "iu" or int(classes.item()) < 1:
+        raise DatasetError(f"{path}: classes must be one whole number of at least 1")
+    return int(classes.item())
+
+
+NPZ = DatasetSpec("NumPy arrays", lambda path, _: load_npz(Path(path).expanduser()), by_path=True)
+
+
+def _sensitive(
+    path: Path, found: dict[str, NDArray[np.int64]]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
+    given = [key for key in SENSITIVE if key in found]
+    if not given:
+        return None
+    if len(given) < len(SENSITIVE):
+        raise DatasetError(f"{path}: has {given[0]} alone; give both of {' and '.join(SENSITIVE)}")
+    return found[SENSITIVE[0]], found[SENSITIVE[1]]
+
+
+def _read(path: Path) -> dict[str, NDArray[np.generic]]:
+    if problem := packed_problem(path):
+        raise DatasetError(f"{path}: {problem}")
+    try:
+        archive = np.load(path, allow_pickle=False)
+    except Exception as error:  # NumPy, zipfile and zlib raise many kinds on damaged files
+        raise DatasetError(
+            f"{path}: no readable .npz archive ({unread(error)}); write it with numpy.savez"
+        ) from error
+    if not isinstance(archive, np.lib.npyio.NpzFile):
+        raise DatasetError(f"{path}: holds a single array; write all arrays with numpy.savez")
+    with archive:
+        if missing := [key for key in REQUIRED if key not in archive.files]:
+            raise DatasetError(
+                f"{path}: lacks {', '.join(missing)}; it needs {', '.join(REQUIRED)}"
+            )
+        wanted = [*REQUIRED, *(key for key in OPTIONAL if key in archive.files)]
+        try:
+            found = {key: _array(path, archive, key) for key in wanted}
+        except Exception as error:  # as above
+            raise DatasetError(
+                f"{path}: an array cannot be read ({error}); write plain numbers with numpy.savez"
+            ) from error
+    if strange := [key for key in wanted if not isinstance(found[key], np.ndarray)]:
+        raise DatasetError(
+            f"{path}: {strange[0]} is no array; write plain numbers with numpy.savez"
+        )
+    return found
+
+
+def _array(path: Path, archive: np.lib.npyio.NpzFile, key: str) -> NDArray[np.generic]:
+    """An array of an archive; a large one that lies there uncompressed stays on the disk."""
+    found = None if archive.zip is None else mapped_member(path, archive.zip, f"{key}.npy")
+    return archive[key] if found is None else found
+
+
+def _images(path: Path, key: str, arrays: dict[str, NDArray[np.generic]]) -> NDArray[np.uint8]:
+    images = arrays[key]
+    if images.dtype != np.uint8 or images.ndim not in (3, 4):
+        raise DatasetError(
+            f"{path}: {key} has type {images.dtype} and shape {images.shape}; give uint8 "
+            "[n, h, w] or [n, channels, h, w] with pixels 0..255"
+        )
+    pixels = images.astype(np.uint8, copy=False)
+    return pixels[:, None] if pixels.ndim == 3 else pixels
+
+
+def _whole(path: Path, key: str, array: NDArray[np.generic]) -> NDArray[np.int64]:
+    if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
+        raise DatasetError(
+            f"{path}: {key} has type {array.dtype} and shape {array.shape}; give whole numbers [n]"
+        )
+    if array.dtype == np.uint64 and array.size and int(array.max()) > np.iinfo(np.int64).max:
+        raise DatasetError(f"{path}: {key} has numbers over 2**63 - 1; number them from 0")
+    return array.astype(np.int64)

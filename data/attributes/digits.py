@@ -1,0 +1,93 @@
+"""MNIST with a sensitive attribute: which digit it is, or how thick it was written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedlens.data.attributes.pictures import labelled_pictures
+from fedlens.data.attributes.thickness import NORMAL, AnnotatedRule, stroke_widths
+from fedlens.data.dataset import Dataset
+from fedlens.data.registry import load
+from fedlens.data.spec import PrivateSource
+from fedlens.privatizers.private_data import PrivateData, PrivateDataError, Split, split_in_two
+
+Part = tuple[NDArray[np.uint8], NDArray[np.int64]]
+Make = Callable[[str, Part, Part], tuple[PrivateData, PrivateData]]
+
+TRAIN_SHARE = 0.5
+"""Share of the training images that filters are trained on; attackers have the rest."""
+
+
+def digits(make: Make, data: str) -> Callable[[str, str, Path | None, int], Split]:
+    """A loader of images in [-1, 1] with the two labels that ``make`` gives them.
+
+    Args:
+        make: turns the training and test images (uint8) with their digits into private data.
+        data: ``mnist`` or ``embedded``.
+    """
+
+    def load_digits(name: str, argument: str, data_dir: Path | None, seed: int) -> Split:
+        if argument:
+            raise PrivateDataError(f"{name}: nothing may follow {name.partition(':')[0]}")
+        found: Dataset = load(data, data_dir)
+        known, test = make(
+            name, (found.train_images, found.train_labels), (found.test_images, found.test_labels)
+        )
+        train, attack = split_in_two(known, TRAIN_SHARE, seed)
+        return Split(train, attack, test)
+
+    return load_digits
+
+
+def greater_than_five(name: str, train: Part, test: Part) -> tuple[PrivateData, PrivateData]:
+    """Utility: is the digit above 5 (as Mireshghallah et al. 2021). Sensitive: the digit."""
+    first, second = (
+        labelled_pictures(name, images, numbers > 5, numbers, (2, 10))
+        for images, numbers in (train, test)
+    )
+    return first, second
+
+
+def annotated(name: str, train: Part, test: Part) -> tuple[PrivateData, PrivateData]:
+    """Utility: the digit. Sensitive: thin (0) or thick (1) by the annotated-MNIST rule.
+
+    Normal digits are dropped. Each part is measured by its own mean widths, which gives the numbers
+    of images of Jafarzadeh Asl et al. 2023.
+    """
+    parts = []
+    for images, numbers in (train, test):
+        widths = AnnotatedRule.fit(images, numbers).label(images > 0, numbers)
+        kept = widths != NORMAL
+        parts.append(labelled_pictures(name, images[kept], numbers[kept], widths[kept], (10, 2)))
+    return parts[0], parts[1]
+
+
+def thickness(name: str, train: Part, test: Part) -> tuple[PrivateData, PrivateData]:
+    """Utility: the digit. Sensitive: strokes at most as wide as (0), or wider than, the median (1).
+
+    The median is each digit's own in the training images; so the digit says next to nothing of the
+    sensitive attribute, and to hide the second need not cost the first.
+    """
+    widths = [stroke_widths(images) for images, _ in (train, test)]
+    middles = np.array([_median(widths[0][train[1] == digit]) for digit in range(10)])
+    first, second = (
+        labelled_pictures(name, images, numbers, width > middles[numbers], (10, 2))
+        for (images, numbers), width in zip((train, test), widths, strict=True)
+    )
+    return first, second
+
+
+def _median(widths: NDArray[np.float64]) -> float:
+    return float(np.median(widths)) if len(widths) else 0.0
+
+
+MNIST_GREATER5 = PrivateSource(digits(greater_than_five, "mnist"))
+AMNIST = PrivateSource(digits(annotated, "mnist"), "ink")
+MNIST_THICKNESS = PrivateSource(digits(thickness, "mnist"), "strokes")
+EMBEDDED_GREATER5 = PrivateSource(digits(greater_than_five, "embedded"))
+EMBEDDED_AMNIST = PrivateSource(digits(annotated, "embedded"), "ink")
+EMBEDDED_THICKNESS = PrivateSource(digits(thickness, "embedded"), "strokes")

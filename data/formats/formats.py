@@ -1,0 +1,182 @@
+"""Formats by name, which of them a path has, and a source's records with label and user."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from fedlens.data.formats.records import (
+    Found,
+    Picture,
+    SourceColumns,
+    SourceError,
+    SourceFormat,
+    SourceRecord,
+    UnusableRecord,
+    naming,
+)
+from fedlens.foundation.errors import WrongUse
+from fedlens.foundation.registry import Registry
+
+_HERE = "fedlens.data.formats"
+SOURCE_FORMATS: Registry[SourceFormat] = Registry(
+    "source format",
+    "fedlens.source_formats",
+    {
+        "celeba": f"{_HERE}.faces:CELEBA_FACES",
+        "svhn": f"{_HERE}.svhn:SVHN",
+        "cifar10": f"{_HERE}.cifar:CIFAR10",
+        "cifar100": f"{_HERE}.cifar:CIFAR100",
+        "idx": f"{_HERE}.idx_files:IDX",
+        "hf": f"{_HERE}.arrow:HUGGING_FACE",
+        "webdataset": f"{_HERE}.tars:WEBDATASET",
+        "manifest": f"{_HERE}.manifests:MANIFEST",
+        "archive": f"{_HERE}.archives:ARCHIVE",
+        "leaf": f"{_HERE}.leaf:LEAF",
+        "dicom": f"{_HERE}.dicom:DICOM",
+        "tree": f"{_HERE}.folders:FOLDER_TREE",
+    },
+)
+"""In the order in which a path is asked whether it is one: the first that fits."""
+ONE, EACH = "one", "each"
+"""Whose records are, where no column says: one user's, or each a user's of its own."""
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledRecord:
+    """A record with its label and user as texts; no user where none is asked for.
+
+    Attributes:
+        where: file and line or row.
+        picture: not decoded yet.
+        label: as the source has it.
+        user: as the source has it; empty where users are not asked for.
+        values: all columns.
+        part: as in `SourceRecord`.
+    """
+
+    where: str
+    picture: Picture
+    label: str
+    user: str
+    values: Mapping[str, str]
+    part: str
+
+
+@dataclass(frozen=True)
+class RecordSource:
+    """Records at a path, in a format, with what they are labelled and whose they are.
+
+    Attributes:
+        path: file or folder.
+        kind: the format's name.
+        format: how it is read.
+        label: column of the class; empty: the first of the format's that is there.
+        user: column of the user, likewise.
+        owner: `ONE` or `EACH` in place of a column; empty otherwise.
+        needs_user: whether a record without a user is unusable.
+        columns: what the reader must know.
+    """
+
+    path: Path
+    kind: str
+    format: SourceFormat
+    label: str = ""
+    user: str = ""
+    owner: str = ""
+    needs_user: bool = True
+    columns: SourceColumns = field(default_factory=SourceColumns)
+
+    def records(self) -> Iterator[LabelledRecord | UnusableRecord]:
+        """Every record once, in the order in which they lie.
+
+        Raises:
+            SourceError: the source cannot be read on, or lacks the column that is named.
+        """
+        chosen: RecordSource | None = None
+        for place, found in enumerate(self.format.records(self.path, self.columns)):
+            if isinstance(found, UnusableRecord):
+                yield found
+                continue
+            chosen = chosen or self._choose(found)
+            yield chosen._labelled(found, place)
+
+    def _choose(self, first: SourceRecord) -> RecordSource:
+        """The same with the names of the columns, which its first record tells."""
+        user = self.user
+        if self.needs_user and not self.owner:
+            user = self._column(first, self.user, self.format.users, "user", " ".join((
+                "or say --one-user (all records are one person's)",
+                "or --each-record-a-user")))  # fmt: skip
+        label = self._column(first, self.label, self.format.labels, "label", "")
+        return replace(self, label=label, user=user)
+
+    def _column(
+        self, first: SourceRecord, named: str, usual: tuple[str, ...], what: str, more: str
+    ) -> str:
+        there = ", ".join(sorted(first.values)) or "none"
+        if named and named not in first.values:
+            raise SourceError(f"{self.path}: has no column {named!r}; there are {there}")
+        found = [name for name in usual if name in first.values]
+        if not (named or found):
+            raise SourceError(
+                f"{self.path}: which column is the {what}? {naming(what)}"
+                f"{' ' * bool(more)}{more}; there are {there}"
+            )
+        return named or found[0]
+
+    def _labelled(self, found: Found, place: int) -> LabelledRecord | UnusableRecord:
+        if isinstance(found, UnusableRecord):
+            return found
+        label, user = found.values.get(self.label, "").strip(), ""
+        if not label:
+            return UnusableRecord(found.where, f"no value in {self.label}")
+        if self.owner:
+            user = ONE if self.owner == ONE else f"record {place}"
+        elif self.needs_user:
+            user = found.values.get(self.user, "").strip()
+            if not user:
+                return UnusableRecord(found.where, f"no value in {self.user}")
+        return LabelledRecord(found.where, found.picture, label, user, found.values, found.part)
+
+
+def open_source(
+    path: Path | str,
+    kind: str = "",
+    *,
+    label: str = "",
+    user: str = "",
+    owner: str = "",
+    image: str = "",
+    needs_user: bool = True,
+) -> RecordSource:
+    """A source, its format found by its files where none is named.
+
+    Raises:
+        SourceError: there is nothing at the path, or no format that fits.
+        WrongUse: there is no such format.
+    """
+    where = Path(path).expanduser()
+    if not where.exists():
+        raise SourceError(f"{where}: does not exist; give a folder or file of records")
+    if not (where.is_file() or where.is_dir()):
+        raise SourceError(f"{where}: is no plain file or folder; give one")
+    name = kind or _kind_of(where)
+    if name not in SOURCE_FORMATS:
+        raise WrongUse(SOURCE_FORMATS.unknown(name))
+    return RecordSource(
+        where, name, SOURCE_FORMATS[name], label, user, owner, needs_user, SourceColumns(image)
+    )
+
+
+def _kind_of(path: Path) -> str:
+    if path.is_dir() and next(path.iterdir(), None) is None:
+        raise SourceError(f"{path}: is empty; put records into it")
+    for name in SOURCE_FORMATS:
+        if SOURCE_FORMATS[name].fits(path):
+            return name
+    raise SourceError(
+        f"{path}: is none of {', '.join(SOURCE_FORMATS)}; see the page on providing data, or name "
+        "the format with --format"
+    )

@@ -1,0 +1,196 @@
+"""Names of values as numbers, and records dealt into three parts by whom they belong to."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fedlens.privatizers.private_data import PrivateData, PrivateDataError, Split
+
+MOST_VALUES = {"utility": 1000, "sensitive": 100}
+"""More values are a measurement rather than an attribute; they would size the networks."""
+TEST_SHARE, TRAIN_SHARE = 0.2, 0.4
+"""Of the owners, about: for scoring, and for filters; attackers have the rest."""
+SHOWN = 5
+
+
+@dataclass(frozen=True, eq=False)
+class OwnRecords:
+    """Records as they were read, not yet dealt.
+
+    Attributes:
+        name: the source's full name.
+        path: where they lie, named in errors.
+        records: float32 [n, ...].
+        utility: text of each record, or None where the record is its own utility.
+        sensitive: text of each record; [n * T], step by step, where ``steps`` is above 0.
+        owners: text of each record, or None.
+        limits: least and greatest value of a record's entry.
+        unit: what a record's entries are multiplied with to be what was read.
+        steps: of a series; 0 of other records.
+        notes: what was left out or changed, a line each, for people.
+    """
+
+    name: str
+    path: Path
+    records: Tensor
+    utility: list[str] | None
+    sensitive: list[str]
+    owners: list[str] | None
+    limits: tuple[float, float] = (-1.0, 1.0)
+    unit: float = 1.0
+    steps: int = 0
+    notes: list[str] = field(default_factory=list)
+
+
+def owner_number(name: str) -> int:
+    """A number of 63 bits for whom a record belongs to, by the name alone.
+
+    Numbered in the order of their names, one owner less would give others another number.
+    """
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") >> 1
+
+
+def numbered(
+    path: Path, column: Sequence[str], what: str
+) -> tuple[tuple[str, ...], NDArray[np.int64]]:
+    """The values of an attribute, in order (of numbers by size), and each record's number.
+
+    Raises:
+        PrivateDataError: there are more than an attribute can have.
+    """
+    names = sorted(set(column), key=value_order)
+    if len(names) > MOST_VALUES[what]:
+        raise PrivateDataError(
+            f"{path}: {what} has {len(names)} values, such as {', '.join(names[:3])}; put them in "
+            f"at most {MOST_VALUES[what]} groups"
+        )
+    places = {name: place for place, name in enumerate(names)}
+    return tuple(names), np.array([places[value] for value in column], np.int64)
+
+
+def parts_of(keys: Sequence[bytes], seed: int) -> NDArray[np.int64]:
+    """Which part each record is in: 0 for filters, 1 for attackers, 2 for scoring; int64 [n].
+
+    A hash of the record's key (its owner, or the record itself) keyed by ``seed`` decides, so that
+    records with one key are in one part, and adding or removing records never moves another.
+    """
+    key = f"fedlens parts {seed}".encode()
+    known = {one: _share(one, key) for one in set(keys)}
+    shares = np.array([known[one] for one in keys])
+    return np.where(shares < TEST_SHARE, 2, np.where(shares < TEST_SHARE + TRAIN_SHARE, 0, 1))
+
+
+def dealt(own: OwnRecords, seed: int) -> Split:
+    """The records in three parts, by owner where owners are known, else by the record itself.
+
+    Raises:
+        PrivateDataError: an attribute has one value, or a part lacks records or a value.
+    """
+    names, sensitive = numbered(own.path, own.sensitive, "sensitive")
+    if len(names) < 2:
+        raise PrivateDataError(
+            f"{own.path}: sensitive has one value only, {names[0]!r}, so there is nothing to hide; "
+            "choose another column"
+        )
+    used, utility = _utility(own)
+    owners = None if own.owners is None else np.unique(own.owners, return_inverse=True)[1]
+    parts = parts_of(part_keys(own), seed)
+    shape = (len(own.records), own.steps) if own.steps else (len(own.records),)
+    sensitive = sensitive.reshape(shape)
+    _check_parts(own, names, sensitive, parts, seed)
+    whole = PrivateData(
+        name=own.name,
+        records=own.records,
+        utility=torch.from_numpy(utility.reshape(shape) if used else np.zeros(shape, np.int64)),
+        sensitive=torch.from_numpy(sensitive),
+        side=None,
+        owners=None if owners is None else torch.from_numpy(owners.astype(np.int64)),
+        utility_classes=max(1, len(used)),
+        sensitive_classes=len(names),
+        low=own.limits[0],
+        high=own.limits[1],
+        utility_names=used,
+        sensitive_names=names,
+        unit=own.unit,
+    )
+    train, attack, test = (whole.take(torch.from_numpy(parts == part)) for part in range(3))
+    by = "record" if own.owners is None else "owner"
+    sizes = f"{len(train)} records for filters, {len(attack)} for attackers, {len(test)} to score"
+    return Split(train, attack, test, notes=(*own.notes, f"dealt by {by}: {sizes}"))
+
+
+def part_keys(own: OwnRecords) -> list[bytes]:
+    """What decides each record's part: its owner, else a digest of the record.
+
+    By its digest, records that are the same are never in two parts.
+    """
+    if own.owners is not None:
+        return [owner.encode() for owner in own.owners]
+    return [hashlib.sha256(record.numpy().tobytes()).digest() for record in own.records]
+
+
+def left_out(notes: list[str], names: Sequence[str], why: str) -> None:
+    """Add a note that these are left out; the first few by name."""
+    if names:
+        few = ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")
+        notes.append(f"{len(names)} left out, {why}: {few}")
+
+
+def _utility(own: OwnRecords) -> tuple[tuple[str, ...], NDArray[np.int64]]:
+    if own.utility is None:
+        return (), np.zeros(len(own.records), np.int64)
+    names, found = numbered(own.path, own.utility, "utility")
+    if len(names) < 2:
+        raise PrivateDataError(
+            f"{own.path}: utility has one value only, {names[0]!r}, so there is nothing to know; "
+            "choose another column"
+        )
+    return names, found
+
+
+def _check_parts(
+    own: OwnRecords,
+    names: tuple[str, ...],
+    sensitive: NDArray[np.int64],
+    parts: NDArray[np.int64],
+    seed: int,
+) -> None:
+    """Each part has records, and those that are learned from have every sensitive value."""
+    held = "records" if own.owners is None else "owners"
+    for part, what in enumerate(("filters", "attackers", "scoring")):
+        found = np.unique(sensitive[parts == part])
+        if not len(found):
+            raise PrivateDataError(
+                f"{own.path}: too few {held} for three parts, none is for {what}; give more "
+                f"{held} (seed {seed})"
+            )
+        if part < 2 and len(found) < len(names):
+            lacking = next(name for place, name in enumerate(names) if place not in found)
+            count = sum(value == lacking for value in own.sensitive)
+            raise PrivateDataError(
+                f"{own.path}: sensitive value {lacking!r} occurs {count} times, and none of them "
+                f"is in the part for {what} (seed {seed}); give more {held} with it, or merge it "
+                "with another value"
+            )
+
+
+def _share(key: bytes, secret: bytes) -> float:
+    digest = hashlib.blake2b(key, digest_size=8, key=secret[:64]).digest()
+    return int.from_bytes(digest, "big") / 2**64
+
+
+def value_order(value: str) -> tuple[int, float, str]:
+    """A key that sorts values: numbers by size, then texts."""
+    try:
+        number = float(value)
+    except ValueError:
+        return 1, 0.0, value
+    return (0, number, value) if number == number else (1, 0.0, value)

@@ -1,0 +1,118 @@
+"""What tells one data set from another, and one source of private data: each in one place.
+
+A data set of another package is a `DatasetSpec` behind an entry point in ``fedlens.datasets``, a
+source of private data a `PrivateSource` behind one in ``fedlens.private_sources``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from fedlens.data.dataset import Dataset
+
+if TYPE_CHECKING:
+    from fedlens.privatizers.private_data import Split
+
+KINDS = ("affine", "flips", "none")
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """Which changes keep the meaning of a data set's images, and how far they go.
+
+    Raises:
+        ValueError: naming the setting that cannot be used.
+    """
+
+    kind: str = "affine"
+    """``affine``: random rotation, scale, shear and shift. ``flips``: mirror images, left to
+    right. ``none``."""
+    rotation: float = 0.2
+    """Most radians of rotation, either way."""
+    scale: float = 0.12
+    """Most relative change of the size, in height and width apart."""
+    shear: float = 0.2
+    """Most horizontal shear."""
+    shift: float = 0.15
+    """Most displacement, as a share of half the image's side."""
+    mixing: float = 0.5
+    """Most weight of the second image in a mixture of two; 0 for no mixtures."""
+    moving: float = 0.0
+    """Most radians, relative scale, shear and shift by which an image is moved beside its kind's
+    change, and samples are moved that are not changed otherwise; 0 for none. For pictures that
+    stand straight and in the middle, and bear little."""
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ValueError(f"kind={self.kind!r}: choose one of {', '.join(KINDS)}")
+        for name, value in asdict(self).items():
+            if name != "kind" and not 0 <= value < 1:
+                raise ValueError(f"{name}={value!r}: give a number in [0, 1)")
+
+
+@dataclass(frozen=True)
+class Distortion:
+    """Which changes need not keep what an image shows, and how strong they are.
+
+    Raises:
+        ValueError: naming the setting that cannot be used.
+    """
+
+    shading: float = 0.0
+    """Most standard deviation of the logarithm of a smooth factor on pixels; 0 for none."""
+    patching: float = 0.0
+    """Share of images of which a smooth region is another image's; 0 for none."""
+    warping: float = 0.0
+    """Most standard deviation, about, of how far a smooth field moves a pixel along each axis, as a
+    share of the image's side; 0 for none."""
+
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            if not 0 <= value <= 1:
+                raise ValueError(f"{name}={value!r}: give a number in [0, 1]")
+
+
+@dataclass(frozen=True)
+class DatasetSpec:
+    """A data set, and all that is chosen for its kind of picture; never from anybody's data.
+
+    Attributes:
+        title: as people read it.
+        load: gives the data of what stands behind the colon of its name (empty: nothing), and of
+            the folder to look into alone, or None for the usual places.
+        by_path: whether its name is followed by a path: ``npz:PATH``.
+        augmentation: changes that keep the meaning of its images.
+        distortion: further changes, for students that an annotator teaches.
+        student_images: how many times as many images such students learn from. Samples cost no
+            privacy, only seconds.
+        published: its key in the table of published figures; empty where there are none.
+    """
+
+    title: str
+    load: Callable[[str, Path | None], Dataset]
+    by_path: bool = False
+    augmentation: Augmentation = Augmentation("none")
+    distortion: Distortion = Distortion()
+    student_images: int = 1
+    published: str = ""
+
+
+Formula = Literal["", "coordinate", "ink", "strokes"]
+"""How an attacker computes a sensitive attribute from a record; empty where no way is known."""
+
+
+@dataclass(frozen=True)
+class PrivateSource:
+    """A source of records with utility and sensitive attribute.
+
+    Attributes:
+        load: gives the three parts of the source's full name, what stands behind its colon, the
+            folder of data files (or None) and a seed.
+        formula: how its sensitive attribute can be computed.
+    """
+
+    load: Callable[[str, str, Path | None, int], Split]
+    formula: Formula = ""

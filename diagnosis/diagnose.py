@@ -1,0 +1,214 @@
+"""From a run's kept releases and a reference to named faults: post-processing alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+
+import numpy as np
+
+from fedlens.diagnosis.evidence import observed_of
+from fedlens.diagnosis.fitting import (
+    MOST,
+    Unexplained,
+    joint_shares,
+    left_over,
+    smallest_detectable,
+    strongest,
+    unexplained,
+)
+from fedlens.diagnosis.hypotheses import Hypothesis, library
+from fedlens.diagnosis.inquiry import Inquiry, OnStage, OnStep, fitting_records
+from fedlens.diagnosis.model import LinearModel
+from fedlens.diagnosis.reference import Reference
+from fedlens.diagnosis.report import Alternative, Diagnosis, FoundFault, Omnibus, ReferenceFit
+from fedlens.diagnosis.surprises import UNNAMED
+from fedlens.diagnosis.where import classes_of
+from fedlens.server.round.releases import KeptRelease
+
+FOREIGN = 0.35
+"""What is left of a reference of the users' kind is smaller, relative to a median fault."""
+HARDLY = 1e-3
+"""Relative likelihood below which another explanation is not worth a word."""
+MOST_ALTERNATIVES = 3
+MANY = 3
+"""So many faults at once are taken for a reference of another kind."""
+
+
+def diagnose(
+    releases: Sequence[KeptRelease],
+    reference: Reference,
+    *,
+    before: Sequence[KeptRelease] = (),
+    on_step: OnStep | None = None,
+    on_stage: OnStage | None = None,
+    guessed: bool = False,
+) -> Diagnosis:
+    """Name the faults that a run's releases show, and the share of users that has each.
+
+    Args:
+        releases: what the run kept.
+        reference: records of the users' kind without faults; with ``before``, samples of that run.
+        before: what an earlier run kept, to look at the difference alone.
+        on_step: told how far it is.
+        on_stage: told what it turns to.
+        guessed: whether how many users a release is of is a guess, as on a side of a split.
+
+    Raises:
+        WrongUse: the run kept nothing that can be read, or the reference is of another schema.
+    """
+    begin = on_stage or _unheard
+    observed = observed_of(releases, before)
+    if guessed:
+        observed = replace(observed, guessed=True)
+    first = observed.first
+    reference.check(first.shape, first.classes)
+    begin("fits")
+    records = fitting_records(observed_of(releases), reference)
+    inquiry = Inquiry(
+        observed, reference, records, library(reference.shape, reference.classes), on_step
+    )
+    return concluded(inquiry, reference, begin)
+
+
+def _unheard(_: str) -> None:
+    """Where it is told to nothing."""
+
+
+def concluded(inquiry: Inquiry, reference: Reference, begin: OnStage = _unheard) -> Diagnosis:
+    """What an inquiry into the whole library says; ``begin`` is told what it turns to."""
+    begin("findings")
+    smallest = by_fault(inquiry, inquiry.model())  # before more of them are added
+    taken = _taken(inquiry)
+    begin("omnibus")
+    rest = unexplained(inquiry.model(), [one.place for one in taken], inquiry.named)
+    fit = judged(reference, rest, len(taken))
+    return Diagnosis(
+        findings=tuple(findings_of(inquiry, taken)) if fit.fits else (),
+        omnibus=Omnibus(rest.p_value),
+        smallest_detectable=smallest,
+        reference=fit,
+        releases=inquiry.observed.tasks,
+        hypotheses=inquiry.named,
+        records_per_user=inquiry.reference.records,
+    )
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A hypothesis that is needed, with the amount and the classes that fit best."""
+
+    place: int
+    classes: tuple[int, ...]
+    q_value: float
+
+
+def _taken(inquiry: Inquiry) -> list[Taken]:
+    """What is needed, surest first; each fits as well as it can before the next is looked for."""
+    taken: list[Taken] = []
+    while len(taken) < MOST:
+        groups = [one.fault.name for one in inquiry.hypotheses]
+        chosen = [one.place for one in taken]
+        found = strongest(inquiry.model(), groups, chosen, inquiry.named)
+        if found is None:
+            break
+        where = classes_of(inquiry, _refined(inquiry, found[0]))
+        taken.append(Taken(where.place, where.classes, found[1]))
+    return taken
+
+
+def judged(reference: Reference, rest: Unexplained, found: int) -> ReferenceFit:
+    """Whether the reference is of the users' kind, by what is left and how much it takes to fit."""
+    why = ""
+    if rest.size > FOREIGN:
+        why = "what no fault explains is as large as a fault in a third of the users"
+    elif found >= MANY:
+        why = f"it takes {found} faults at once to explain the difference"
+    if why:
+        why += (
+            ": the reference is of another kind than the users' data, or these have a fault that "
+            "the library does not hold; nothing is claimed. Hold the run against an earlier one"
+        )
+    images = len(reference.labels)
+    return ReferenceFit(reference.name, images, not why, why, round(rest.size, 4))
+
+
+def findings_of(inquiry: Inquiry, taken: Sequence[Taken]) -> list[FoundFault]:
+    """What was taken up, fitted together."""
+    model, places = inquiry.model(), [one.place for one in taken]
+    shares = joint_shares(model, places)
+    return [
+        _finding(
+            inquiry.hypotheses[one.place],
+            shares.values[i],
+            shares.interval(i),
+            one.q_value,
+            one.classes,
+            alternatives_of(inquiry, model, places, i),
+        )
+        for i, one in enumerate(taken)
+    ]
+
+
+def _finding(
+    one: Hypothesis,
+    share: float,
+    interval: tuple[float, float],
+    q: float,
+    classes: tuple[int, ...],
+    alternatives: tuple[Alternative, ...],
+) -> FoundFault:
+    amount = one.variant.amount if one.fault.measure else None
+    share = min(1.0, max(0.0, float(share)))
+    return FoundFault(one.fault.name, one.said, amount, share, *interval, q, classes, alternatives)
+
+
+def alternatives_of(
+    inquiry: Inquiry, model: LinearModel, taken: Sequence[int], which: int
+) -> tuple[Alternative, ...]:
+    """Faults that would explain nearly as much as one that was taken, the others being fitted.
+
+    Args:
+        inquiry: with the model's hypotheses.
+        model: all of them about what was observed.
+        taken: their places.
+        which: the one of them that is asked about.
+    """
+    left = left_over(model, [place for place in taken if place != taken[which]])
+    used = {UNNAMED} | {inquiry.hypotheses[place].fault.name for place in taken}
+    best: dict[str, int] = {}
+    for place, one in enumerate(inquiry.hypotheses):
+        name = one.fault.name
+        if name not in used and left.z[place] > max(0.0, left.z[best.get(name, place)] - 1e-12):
+            best[name] = place
+    most = left.z[taken[which]] ** 2
+    likely = {place: math.exp(min(0.0, (left.z[place] ** 2 - most) / 2)) for place in best.values()}
+    kept = sorted((p for p in likely if likely[p] > HARDLY), key=lambda p: -likely[p])
+    return tuple(
+        Alternative(inquiry.hypotheses[p].fault.name, inquiry.hypotheses[p].said, likely[p])
+        for p in kept[:MOST_ALTERNATIVES]
+    )
+
+
+def _refined(inquiry: Inquiry, place: int) -> int:
+    """The place of the hypothesis with the amount near this one that explains most."""
+    own = inquiry.hypotheses[place]
+    first = len(inquiry.hypotheses)
+    near = own.between()
+    if not near:
+        return place
+    inquiry.add(near)
+    z = left_over(inquiry.model(), []).z
+    candidates = np.array([place, *range(first, first + len(near))])
+    return int(candidates[np.argmax(z[candidates])])
+
+
+def by_fault(inquiry: Inquiry, model: LinearModel) -> dict[str, float]:
+    """Each fault's smallest detectable share: the median over the ways in which it can show."""
+    shares: dict[str, list[float]] = {}
+    named = inquiry.hypotheses[: inquiry.named]
+    for one, share in zip(named, smallest_detectable(model, len(named)), strict=True):
+        shares.setdefault(one.fault.name, []).append(float(share))
+    return {name: median(values) for name, values in shares.items()}

@@ -1,0 +1,209 @@
+"""What nodes would release of reference users: the nodes' own rows, clip included.
+
+A release is the mean of users' clipped updates, plus noise of known size. If a share p of users has
+a fault, its expectation is (1 - p) x the mean of sound users + p x the mean of faulty ones.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fedlens.diagnosis.evidence import Evidence
+from fedlens.diagnosis.hypotheses import Hypothesis
+from fedlens.diagnosis.readers import AT_ONCE, READERS, Held, TaskReader
+from fedlens.diagnosis.reference import Reference
+from fedlens.models.faults.protocol import FaultSetting, Variant
+
+Matrix = NDArray[np.float32]
+Rows = tuple[Tensor, ...]
+"""One set of images' rows for each task."""
+_FAULT = 12
+KEPT = 6
+"""Faults whose rows are kept: their classes are asked for next."""
+
+
+@dataclass(frozen=True)
+class Means:
+    """Mean updates of two halves of the reference users: their errors are independent."""
+
+    one: Matrix
+    """float32 [P], over the noise's standard deviation."""
+    other: Matrix
+
+    @property
+    def middle(self) -> Matrix:
+        """Mean over all users."""
+        return ((self.one + self.other) / 2).astype(np.float32)
+
+
+class ReferenceSums:
+    """Reference users' clipped updates in all tasks, sound and under any fault.
+
+    Rows of images are made once; how records are dealt out, named or left out costs no new ones.
+    """
+
+    def __init__(self, evidence: Sequence[Evidence], reference: Reference, records: int) -> None:
+        """Deal the reference out to users of so many records each, the same way each time.
+
+        Raises:
+            WrongUse: there are too few images.
+        """
+        self._readers: list[TaskReader] = [
+            READERS[one.first.request.kind](
+                [each.request for each in one.rounds], one.first.shape, one.first.classes
+            )
+            for one in evidence
+        ]
+        self._noise = [one.deviation for one in evidence]
+        self.classes, self.records = reference.classes, records
+        self._reference, self._places = reference, reference.dealt(records)
+        self._images, self._labels = reference.images, reference.labels
+        self._sound = self._rows(self._images)
+        self._faulty: OrderedDict[tuple[str, float], Rows] = OrderedDict()
+
+    def dealt(self, records: int) -> ReferenceSums:
+        """The same rows, dealt out to users of another number of records."""
+        made = copy(self)
+        made.records, made._places = records, self._reference.dealt(records)
+        made._faulty = OrderedDict()
+        return made
+
+    def evened(self, users: int) -> ReferenceSums:
+        """The images of the first users alone, dealt out anew so that each holds every class.
+
+        What a change of images changes is then not blurred by who holds which class. Those of even
+        users stay with even ones, so that halves stay apart.
+        """
+        users = min(users, len(self)) // 2 * 2
+        made, halved = copy(self), []
+        for half in range(2):
+            own = self._places[half:users:2]
+            order = own.flatten()[torch.argsort(self._labels[own.flatten()], stable=True)]
+            halved.append(order.view(own.shape[1], own.shape[0]).mT)
+        rows = torch.stack(halved, 1).flatten()
+        made._places = torch.arange(len(rows)).view(users, -1)
+        made._images, made._labels = self._images[rows], self._labels[rows]
+        made._sound = tuple(one[rows] for one in self._sound)
+        made._faulty = OrderedDict()
+        return made
+
+    def __len__(self) -> int:
+        """Number of users."""
+        return len(self._places)
+
+    @property
+    def held(self) -> Held:
+        """What sound users hold."""
+        return _all_present(self._places, self._labels[self._places])
+
+    def labels_of(self, places: Tensor) -> Tensor:
+        """Labels of images, int64 of the shape of ``places``."""
+        return self._labels[places]
+
+    def sound(self, places: Tensor | None = None) -> Matrix:
+        """Each sound user's updates over the noise, float32 [users, P].
+
+        Args:
+            places: int64 [users, records], which images users hold; None: as they are dealt out.
+        """
+        places = self._places if places is None else places
+        return self.sums(self._sound, _all_present(places, self._labels[places]))
+
+    def under(self, hypothesis: Hypothesis) -> Matrix:
+        """The same where every user has a fault."""
+        if hypothesis.fault.kind == "label":
+            return self._relabelled(hypothesis)
+        rows, chosen = self._changed(hypothesis), hypothesis.variant.chosen
+        if chosen:
+            touched = torch.isin(self._labels, torch.tensor(chosen))[:, None]
+            pairs = zip(rows, self._sound, strict=True)
+            rows = tuple(torch.where(touched, new, old) for new, old in pairs)
+        return self.sums(rows, self.held)
+
+    def means(self, hypothesis: Hypothesis) -> Means:
+        """The halves' means under a fault."""
+        return halves(self.under(hypothesis))
+
+    def sums(self, rows: Rows, held: Held) -> Matrix:
+        """Users' clipped updates in all tasks side by side, over the noise, float32 [users, P]."""
+        parts = []
+        for reader, own, noise in zip(self._readers, rows, self._noise, strict=True):
+            found = [
+                reader.sums(own, held.some(first, first + AT_ONCE))
+                for first in range(0, len(held.labels), AT_ONCE)
+            ]
+            parts.append(torch.cat(found) / noise)
+        return torch.cat(parts, 1).numpy()
+
+    @torch.no_grad()
+    def _rows(self, images: Tensor) -> Rows:
+        made: dict[tuple[object, ...], Tensor] = {}
+        for reader in self._readers:
+            if reader.key not in made:
+                made[reader.key] = reader.features(images)
+        return tuple(reader.rows(made[reader.key]) for reader in self._readers)
+
+    def _changed(self, hypothesis: Hypothesis) -> Rows:
+        """Rows of all images under a fault of the images, in all classes."""
+        key = (hypothesis.fault.name, hypothesis.variant.amount)
+        if key not in self._faulty:
+            everywhere = Hypothesis(hypothesis.fault, Variant((), hypothesis.variant.amount))
+            images = self._images.clone()
+            for user, own in enumerate(self._places):
+                images[own] = self._applied(everywhere, images[own], self._labels[own], user)[0]
+            self._faulty[key] = self._rows(images)
+            while len(self._faulty) > KEPT:
+                self._faulty.popitem(last=False)
+        self._faulty.move_to_end(key)
+        return self._faulty[key]
+
+    def _relabelled(self, hypothesis: Hypothesis) -> Matrix:
+        """Labels and the choice of records alone change: numbers of images stand for images."""
+        users = len(self)
+        places, labels = torch.zeros_like(self._places), torch.zeros_like(self._places)
+        present = torch.zeros_like(self._places, dtype=torch.bool)
+        for user, own in enumerate(self._places):
+            numbers = own.view(-1, 1, 1, 1)
+            left, named = self._applied(hypothesis, numbers, self._labels[own], user)
+            count = min(len(named), self.records)
+            places[user, :count] = left.flatten()[:count]
+            labels[user, :count], present[user, :count] = named[:count], True
+        return self.sums(self._sound, Held(places, labels, present))[:users]
+
+    def _applied(
+        self, hypothesis: Hypothesis, images: Tensor, labels: Tensor, user: int
+    ) -> tuple[Tensor, Tensor]:
+        state = np.random.SeedSequence([_FAULT, user])
+        seed = int(state.generate_state(1, np.uint32)[0])
+        variant = hypothesis.variant
+        setting = FaultSetting(self.classes, variant.chosen, variant.amount, seed)
+        return hypothesis.fault.applied(images, labels, setting)
+
+    def class_shares(self, hypothesis: Hypothesis | None = None) -> NDArray[np.float64]:
+        """Share of each class among all records, float64 [classes]."""
+        labels = self._labels[self._places].flatten()
+        if hypothesis is not None:
+            found = [
+                self._applied(hypothesis, own.view(-1, 1, 1, 1), self._labels[own], user)[1]
+                for user, own in enumerate(self._places)
+            ]
+            labels = torch.cat(found)
+        counts = torch.bincount(labels, minlength=self.classes).double()
+        return (counts / counts.sum()).numpy()
+
+
+def _all_present(places: Tensor, labels: Tensor) -> Held:
+    return Held(places, labels, torch.ones_like(labels, dtype=torch.bool))
+
+
+def halves(rows: Matrix) -> Means:
+    """Means over the even and over the odd users."""
+    return Means(rows[::2].mean(0), rows[1::2].mean(0))

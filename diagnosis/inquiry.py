@@ -1,0 +1,248 @@
+"""What is observed beside what is expected: the releases of a run, the reference, hypotheses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from copy import copy
+from itertools import pairwise
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fedlens.diagnosis.evidence import Observed
+from fedlens.diagnosis.expected import Matrix, Means, ReferenceSums, halves
+from fedlens.diagnosis.hypotheses import Hypothesis
+from fedlens.diagnosis.model import (
+    CLASS_DRIFT,
+    FAULT_DRIFT,
+    MORE_DRIFT,
+    TONE_DRIFT,
+    TONES,
+    Disturbance,
+    Geometry,
+    LinearModel,
+)
+from fedlens.diagnosis.reference import LEAST_USERS, Reference
+from fedlens.diagnosis.surprises import surprises
+
+SURPRISED = 20
+"""Users of either half by whom it is learnt what changes that are in no library change."""
+DEALS = 2
+"""Times, of either kind, that the reference is dealt out to learn how users differ: ten records
+hide each other."""
+_DEALT = 14
+OnStep = Callable[[int, int], None]
+"""Told how many hypotheses are computed, and how many there are."""
+OnStage = Callable[[str], None]
+"""Told the name of each of `fedlens.diagnosis.steps.STEPS` as it begins."""
+FITTING = 0.1
+"""How far a user's contribution may be from the reference's before other sizes are tried."""
+RECORDS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32)
+"""What a user may hold, to be tried where no number is declared or it does not fit."""
+
+
+class Inquiry:
+    """Hypotheses about what was observed; more can be added."""
+
+    def __init__(
+        self,
+        observed: Observed,
+        reference: Reference,
+        records: int,
+        hypotheses: Sequence[Hypothesis],
+        on_step: OnStep | None = None,
+    ) -> None:
+        """Compute what reference users of so many records would have released.
+
+        Args:
+            observed: the releases.
+            reference: of which users are made.
+            records: that each of them holds.
+            hypotheses: the library; the reference may differ a little from users in these ways.
+            on_step: told how far it is.
+        """
+        self.reference = ReferenceSums(observed.evidence, reference, records)
+        self.classes, self.observed = reference.classes, observed
+        self.hypotheses: list[Hypothesis] = []
+        sound = self.reference.sound()
+        means = self._means(hypotheses, on_step)
+        self._behind = max(reference.behind, len(self.reference) * records)
+        (first, one), (second, other) = self._chance(0), self._chance(1)
+        rows = (np.arange(len(first)) < one, np.arange(len(second)) < other)
+        self._are_users = np.concatenate(rows)
+        base = halves(sound)
+        drifts = [
+            self._drifts(hypotheses, middle, [getattr(mean, half) - middle for mean in means])
+            for half, middle in (("one", base.one), ("other", base.other))
+        ]
+        self.geometry = Geometry(sound, Disturbance(first, second, *drifts))
+        self.geometry.add(means)
+        self.named = len(hypotheses)
+        self.geometry.add(self._surprises(base))
+
+    def observing(self, observed: Observed) -> Inquiry:
+        """The same about another run that asked the same; what is added to it is its own."""
+        made = copy(self)
+        made.observed, made.hypotheses = observed, list(self.hypotheses)
+        made.geometry = self.geometry.branched()
+        return made
+
+    def add(self, hypotheses: Sequence[Hypothesis]) -> None:
+        """Look at more hypotheses; the reference is not taken to differ in their ways."""
+        self.geometry.add(self._means(hypotheses, None))
+
+    def _surprises(self, base: Means) -> list[Means]:
+        """What changes of no library change, by a few users of either half."""
+        few = self.reference.evened(2 * SURPRISED)
+        own, found = halves(few.sound()), []
+        for one in surprises():
+            mean = few.means(one)
+            moved = (
+                getattr(mean, h) - getattr(own, h) + getattr(base, h) for h in ("one", "other")
+            )
+            found.append(Means(*moved))
+            self.hypotheses.append(one)
+        return found
+
+    def _means(self, hypotheses: Sequence[Hypothesis], on_step: OnStep | None) -> list[Means]:
+        means = []
+        for number, one in enumerate(hypotheses, start=1):
+            means.append(self.reference.means(one))
+            self.hypotheses.append(one)
+            if on_step is not None:
+                on_step(number, len(hypotheses))
+        return means
+
+    def _drifts(
+        self, hypotheses: Sequence[Hypothesis], middle: Matrix, changes: Sequence[Matrix]
+    ) -> Matrix:
+        """All of them as one half of the reference shows them, [drifts, P]."""
+        found = [np.float32(self.observed.size_drift) * part for part in self._by_task(middle)]
+        typical, own = _typical(hypotheses, changes), np.float32(self.observed.people_drift)
+        for one, change in zip(hypotheses, changes, strict=True):
+            found += [own * drift for drift in self._drift(one, change, typical)]
+        return np.stack(found)
+
+    def _by_task(self, middle: Matrix) -> list[Matrix]:
+        """The sound mean in one task's coordinates, zero elsewhere: each clips at its own norm."""
+        ends = np.cumsum([0, *(len(one.value) for one in self.observed.evidence)])
+        parts = []
+        for first, last in pairwise(ends):
+            parts.append(np.zeros_like(middle))
+            parts[-1][first:last] = middle[first:last]
+        return parts
+
+    def _drift(self, one: Hypothesis, change: Matrix, typical: float) -> list[Matrix]:
+        """How a reference without faults may differ by one standard deviation in this way."""
+        if one.fault.name in TONES:
+            return [np.float32(TONE_DRIFT) * change]
+        if one.fault.kind == "image":
+            size = float(np.linalg.norm(change))
+            own = FAULT_DRIFT * MORE_DRIFT.get(one.fault.name, 1.0)
+            return [np.float32(own * max(1.0, typical / max(size, 1e-9))) * change]
+        if one.fault.name != "frequent_class":
+            return []
+        number = one.variant.chosen[0]
+        before, after = (self.reference.class_shares(given)[number] for given in (None, one))
+        if not before or after <= before:
+            return []
+        return [np.float32(CLASS_DRIFT / (after / before - 1)) * change]
+
+    def _chance(self, first: int) -> tuple[Matrix, int]:
+        """What chance does: which users there are, and which are in the reference, [m, P].
+
+        By every other reference user from the first or the second on, dealt out several times. Of
+        the second kind of chance the reference's classes have no part where it has the shares of a
+        larger set.
+
+        Returns:
+            One standard deviation a row, and how many rows are of the first kind.
+        """
+        own, source = self.reference.held.places[first::2], torch.Generator().manual_seed(_DEALT)
+        of_users = self._dealt(own, source, evenly=False, variance=self._of_users())
+        if not self._of_reference():
+            return of_users, len(of_users)
+        evenly = self._dealt(own, source, evenly=True, variance=self._of_reference())
+        return np.concatenate([of_users, evenly]), len(of_users)
+
+    def _dealt(
+        self, own: Tensor, source: torch.Generator, *, evenly: bool, variance: float
+    ) -> Matrix:
+        """Users' differences from their mean, scaled to so much of one user's variance in all."""
+        rows, labels = [], self.reference.labels_of(own.flatten())
+        for _ in range(DEALS):
+            order = torch.randperm(own.numel(), generator=source)
+            dealt = own.flatten()[order].view_as(own)
+            if evenly:  # each class goes round among all users
+                ranked = order[torch.argsort(labels[order], stable=True)]
+                dealt = own.flatten()[ranked].view(own.shape[1], own.shape[0]).mT
+            found = self.reference.sound(dealt)
+            rows.append(found - found.mean(0))
+        whole = np.concatenate(rows) / np.sqrt(1 - 1 / len(own))
+        scaled: Matrix = (whole * np.sqrt(variance / len(whole))).astype(np.float32)
+        return scaled
+
+    def _of_users(self, users: float = 0.0) -> float:
+        """Variance of the mean over users, and over the set behind the reference, in one user's."""
+        users, difference = users or self.observed.users, self.observed.difference
+        if difference:
+            return 2 / users
+        return 1 / users + self.reference.records / self._behind
+
+    def _of_reference(self) -> float:
+        """The same of the reference, beyond that of the set behind it."""
+        if self.observed.difference:
+            return 0.0
+        return max(0.0, 1 / len(self.reference) - self.reference.records / self._behind)
+
+    def with_users(self, users: float, noise: float) -> LinearModel:
+        """The model of a release of so many users, with ``noise`` times this one's deviation."""
+        factors = self.factors(users, noise)
+        return self.geometry.rescaled(factors).model(np.zeros(len(factors)))
+
+    def factors(self, users: float, noise: float) -> NDArray[np.float64]:
+        """What each vector of the geometry is multiplied by then, float64 [vectors]."""
+        factors = np.full(len(self.geometry.gram), 1 / noise)
+        chances = factors[: len(self._are_users)]
+        chances[self._are_users] *= np.sqrt(self._of_users(users) / self._of_users())
+        return factors
+
+    def model(self) -> LinearModel:
+        """All hypotheses so far, about what was observed."""
+        seen = self.geometry.project(self.observed.value[None])[0]
+        return self.geometry.model(seen, difference=self.observed.difference)
+
+
+def _typical(hypotheses: Sequence[Hypothesis], changes: Sequence[Matrix]) -> float:
+    """Median size of what a fault of the images changes."""
+    pairs = zip(hypotheses, changes, strict=True)
+    sizes = [float(np.linalg.norm(change)) for one, change in pairs if one.fault.kind == "image"]
+    return float(np.median(sizes)) if sizes else 0.0
+
+
+def fitting_records(observed: Observed, reference: Reference) -> int:
+    """How many records a user holds: as declared, or what fits the size of the release best."""
+    first = Observed(observed.evidence[:1], observed.users)
+    declared = observed.first.request.records_per_user
+    reference.dealt(max(1, declared))  # refuses a reference that is too small
+    sums = ReferenceSums(first.evidence, reference, 1)
+    most = min(max(RECORDS), len(reference.labels) // LEAST_USERS)
+    if declared:
+        if abs(_misfit(first, sums, declared)) < FITTING:
+            return declared
+        most = min(most, declared)
+    tried = [records for records in RECORDS if records <= most] or [1]
+    return min(tried, key=lambda records: abs(_misfit(first, sums, records)))
+
+
+def _misfit(observed: Observed, sums: ReferenceSums, records: int) -> float:
+    """Logarithm of the mass that users contribute over what reference users of so many records do.
+
+    A record's mass is the same whatever the image, and the fewer records a user has the more of it
+    the clip takes away: it says how many there are, and hardly changes with faults.
+    """
+    middle = sums.dealt(records).sound().mean(0).reshape(sums.classes, -1)[:, -1]
+    seen = observed.value.reshape(sums.classes, -1)[:, -1]
+    return float(np.log(max(1e-9, seen.sum() / middle.sum())))

@@ -1,0 +1,279 @@
+"""A release as a linear model of the faults' shares, with the covariance of all that disturbs it.
+
+Everything is in units of the privacy noise, whose covariance is then the identity. On top of it
+come the chance of which users there are, that of the reference, and what may differ between both:
+how often each class is, and how much a user contributes. All of these are few directions, so only
+inner products of few vectors are ever needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedlens.diagnosis.expected import Matrix, Means, halves
+
+Vector = NDArray[np.float64]
+Square = NDArray[np.float64]
+CLASS_DRIFT = 0.04
+"""Standard deviation of how much more often a class is among users than in the reference: twice
+what MNIST's test images differ by from its training images."""
+FAULT_DRIFT = 0.005
+"""The same of every fault of the images: a reference differs from users' data as if so large a
+share of the users had it, and as much more of a fault that changes less than a median one."""
+MORE_DRIFT = {"tilt": 2.0}
+"""Times as much of faults in which people differ anyway: the slant of MNIST's test images differs
+from that of its training images as if 3 to 5% of the users' were tilted by 20 degrees."""
+TONES = ("gamma",)
+"""Faults that no two sources of the same kind of images are quite without."""
+TONE_DRIFT = 0.1
+"""The same of those: how bright and how thick strokes are differs even between two halves of a
+public data set as if so large a share of the users had it, and between its training and its test
+images (MNIST: as if 8 to 13% had it)."""
+RIDGES = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 1e4, 1e5)
+"""Variances of privacy noise that a direction is taken to have at least, in that of the noise: the
+less noise there is, the more a filter would trust directions in which the few reference users do
+not happen to differ. For each hypothesis the best of them by the other half is taken: what changes
+how much users contribute, as copies of one record do, lies where the users differ least."""
+DIRECTIONS = 60
+"""Leading directions in which users differ, where what is unexplained is looked for."""
+
+
+@dataclass(frozen=True)
+class LinearModel:
+    """Inner products that every question about the shares is answered from.
+
+    Products are in the metric of the whole covariance. Means over one half of the reference meet
+    those over the other alone, so that the reference's own errors do not look like faults.
+    """
+
+    products: Square
+    """[h, h]: unbiased products of the hypotheses' directions."""
+    spread: Square
+    """[h, h]: covariance of ``found``."""
+    found: Vector
+    """[h]: products of the directions with what is observed less the sound mean."""
+    scores: Vector
+    """[directions]: what is observed less the sound mean, along the leading directions."""
+    leading: NDArray[np.float64]
+    """[directions, h]: the hypotheses along them."""
+    variances: Vector
+    """[directions]: variance of ``scores`` where no user has a fault."""
+
+    def only(self, places: Sequence[int]) -> LinearModel:
+        """The same with some of the hypotheses alone, in this order."""
+        both = np.ix_(list(places), list(places))
+        return replace(
+            self,
+            products=self.products[both],
+            spread=self.spread[both],
+            found=self.found[list(places)],
+            leading=self.leading[:, list(places)],
+        )
+
+
+@dataclass(frozen=True)
+class Disturbance:
+    """What moves a release besides faults and privacy noise, one standard deviation a row."""
+
+    one: Matrix
+    """Chance, as one half of the reference users shows it, [m, P]."""
+    other: Matrix
+    """The same by the other half."""
+    drifts_one: Matrix
+    """How users and reference may differ without a fault, by one half, [drifts, P]. A filter that
+    shuts out drifts that the other half shows too would shut out that half's own error."""
+    drifts_other: Matrix
+    """The same by the other half."""
+
+
+class Geometry:
+    """Inner products of everything but what is observed: the same for every release of its kind.
+
+    One half of the reference says which way to look and how much to trust each direction; what the
+    other half shows there is what is expected, and how far chance moves it. A filter that was
+    judged by the users that it was made from would seem surer than it is.
+
+    Hypotheses can be added; only their own products are then computed.
+    """
+
+    def __init__(self, sound: Matrix, disturbance: Disturbance) -> None:
+        """Take up what is not asked about.
+
+        Args:
+            sound: reference users' updates over the noise, [n, P].
+            disturbance: what else moves a release.
+        """
+        base, parts = halves(sound), disturbance
+        self._vectors = [parts.one, parts.other, parts.drifts_one, parts.drifts_other]
+        ends = np.cumsum([0, *map(len, self._vectors)])
+        self._one, self._other, self._drift_one, self._drift_other = (
+            np.arange(first, last) for first, last in pairwise(ends)
+        )
+        self._base, self._count = base, int(ends[-1])
+        self._vectors.append(np.stack([base.one, base.other]))
+        self._gram = np.zeros((0, 0))
+        self._still: _Still | None = None
+        self._extend(0)
+
+    def add(self, means: Sequence[Means]) -> None:
+        """Take up hypotheses."""
+        if not means:
+            return
+        known = len(self._vectors)
+        for mean in means:
+            pair = [mean.one - self._base.one, mean.other - self._base.other]
+            self._vectors.append(np.stack(pair))
+        self._extend(known)
+
+    def _extend(self, known: int) -> None:
+        fresh = np.concatenate(self._vectors[known:])
+        before, count = len(self._gram), len(fresh)
+        gram = np.zeros((before + count, before + count))
+        gram[:before, :before] = self._gram
+        crossed = [fresh @ part.T for part in self._vectors]
+        gram[before:, :] = np.concatenate(crossed, axis=1)
+        gram[:before, before:] = gram[before:, :before].T
+        self._gram, self._still = gram, None
+
+    def branched(self) -> Geometry:
+        """The same, to which more can be added by itself."""
+        made = copy(self)
+        made._vectors = list(self._vectors)
+        return made
+
+    def rescaled(self, factors: Vector) -> Geometry:
+        """The same with every vector, in the order of `gram`, times a factor of its own.
+
+        It has products alone: nothing can be added to it or projected.
+        """
+        made = copy(self)
+        made._vectors, made._gram = [], self._gram * np.outer(factors, factors)
+        made._still = None
+        return made
+
+    def size(self, place: int) -> float:
+        """What a fault in all users changes, squared and over the noise.
+
+        Without what else moves a release, and without the reference's own error.
+        """
+        even, odd = self._pairs()
+        return max(0.0, float(self._gram[even[place], odd[place]]))
+
+    def project(self, values: Matrix) -> Square:
+        """Products of releases [k, P] with all vectors, [k, vectors]: all that is needed."""
+        return np.concatenate([values @ part.T for part in self._vectors], axis=1).astype(float)
+
+    @property
+    def gram(self) -> Square:
+        """Products of all vectors with each other: the covariance of projected privacy noise."""
+        return self._gram
+
+    def model(self, seen: Vector, *, difference: bool = False) -> LinearModel:
+        """The model of one release.
+
+        Args:
+            seen: its projection, float64 [vectors].
+            difference: whether the sound mean is in it no more.
+        """
+        if self._still is None:
+            self._still = self._filters()
+        still, count, gram = self._still, self._count, self._gram
+        rest_one, rest_other = (
+            (seen, seen) if difference else (seen - gram[count], seen - gram[count + 1])
+        )
+        return LinearModel(
+            products=still.products,
+            spread=still.spread,
+            found=(still.one @ rest_other + still.other @ rest_one) / 2,
+            scores=still.along @ (rest_one[:count] + rest_other[:count]) / 2,
+            leading=still.leading,
+            variances=still.variances,
+        )
+
+    def _filters(self) -> _Still:
+        """Each hypothesis through the filter by which it shows most over what disturbs it."""
+        tried = [self._by_ridge(ridge) for ridge in RIDGES]
+        signals = np.stack([self._signals(*filters) for filters in tried])
+        best = signals.argmax(0)
+        rows = np.arange(len(best))
+        one, other = (np.stack([pair[half] for pair in tried])[best, rows] for half in range(2))
+        return self._still_of(one, other)
+
+    def _pairs(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Places of the hypotheses by the one half, and by the other."""
+        first = self._count + 2
+        return np.arange(first, len(self._gram), 2), np.arange(first + 1, len(self._gram), 2)
+
+    def _by_ridge(self, ridge: float) -> tuple[Square, Square]:
+        even, odd = self._pairs()
+        one = self._filter(even, np.concatenate([self._one, self._drift_one]), ridge)
+        return one, self._filter(odd, np.concatenate([self._other, self._drift_other]), ridge)
+
+    def _signals(self, one: Square, other: Square) -> Vector:
+        """The squared signal of each hypothesis in all users, over its variance."""
+        sizes = np.maximum(np.diag(self._products(one, other)), 0)
+        found: Vector = sizes**2 / np.maximum(np.diag(self._spread(one, other)), 1e-300)
+        return found
+
+    def _products(self, one: Square, other: Square) -> Square:
+        even, odd = self._pairs()
+        found: Square = (one @ self._gram[:, odd] + other @ self._gram[:, even]) / 2
+        return found
+
+    def _spread(self, one: Square, other: Square) -> Square:
+        gram, middle = self._gram, (one + other) / 2
+        drift = (one @ gram[:, self._drift_other] + other @ gram[:, self._drift_one]) / 2
+        chances = [one @ gram[:, self._other], other @ gram[:, self._one]]
+        found: Square = middle @ gram @ middle.T + drift @ drift.T
+        for part in chances:
+            found = found + part @ part.T / 2
+        return found
+
+    def _still_of(self, one: Square, other: Square) -> _Still:
+        gram, count = self._gram, self._count
+        even, odd = self._pairs()
+        own = gram[:count, :count]
+        values, vectors = np.linalg.eigh(own)
+        kept = values > 1e-9 * max(values[-1], 1e-300)
+        kept[:-DIRECTIONS] = False
+        along = (vectors[:, kept] / np.sqrt(values[kept])).T
+        return _Still(
+            one=one,
+            other=other,
+            products=self._products(one, other),
+            spread=self._spread(one, other),
+            along=along,
+            leading=along @ (gram[:count, even] + gram[:count, odd]) / 2,
+            variances=1 + values[kept] / 2,  # chance is in there twice, by each half
+        )
+
+    def _filter(
+        self, rows: NDArray[np.int64], disturbing: NDArray[np.int64], ridge: float
+    ) -> Square:
+        """Directions times the inverse covariance, as coefficients of all vectors, [h, vectors]."""
+        gram = self._gram
+        found = np.zeros((len(rows), len(gram)))
+        found[np.arange(len(rows)), rows] = 1
+        own = ridge * np.eye(len(disturbing)) + gram[np.ix_(disturbing, disturbing)]
+        found[:, disturbing] = -np.linalg.solve(own, gram[np.ix_(disturbing, rows)]).T
+        return found
+
+
+@dataclass(frozen=True)
+class _Still:
+    """What does not depend on what is observed."""
+
+    one: Square
+    """Filters by one half, as coefficients of all vectors, [h, vectors]."""
+    other: Square
+    products: Square
+    spread: Square
+    along: Square
+    leading: Square
+    variances: Vector

@@ -1,0 +1,1 @@
+"""What `import fedlens` offers, one module for each subject."""

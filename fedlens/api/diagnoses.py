@@ -1,0 +1,258 @@
+"""Naming a fault in users' data by what a run has released, and what could be named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedlens.api.runs import Run, open_run
+from fedlens.foundation.errors import WrongUse
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from fedlens.diagnosis.power import PowerRow
+    from fedlens.diagnosis.reference import Reference
+    from fedlens.diagnosis.report import Diagnosis, FoundFault
+    from fedlens.server.config.tree import Config
+    from fedlens.server.round.releases import KeptRelease
+
+REFERENCE_IMAGES = 2000
+"""Images of a reference that are looked at; more take as much longer."""
+Observe = Callable[[int, int], None]
+Begin = Callable[[str], None]
+SLOW = "annotator"
+"""The kind of task whose features take longer than all others'."""
+MOST_RECORDS = 32
+"""Of a user, that are reckoned with beforehand."""
+_DRAW = 13
+
+
+def diagnose(
+    run: Run | Path | str,
+    *,
+    reference: Run | Path | str | None = None,
+    images: int = REFERENCE_IMAGES,
+    annotator: bool = True,
+    progress: Observe | None = None,
+    on_stage: Begin | None = None,
+) -> Diagnosis:
+    """Name the faults that a run's released sums show, with the share of users that has each.
+
+    All of it is post-processing of noised sums: it costs no privacy.
+
+    Args:
+        run: the run, or its directory.
+        reference: records of the users' kind without these faults: the name of a public data set,
+            whose test images are taken, or an earlier run of the same federation, whose released
+            samples stand for them and whose sums are subtracted. None: the test images of the data
+            set that the run names, where it is public. To name data of one's own is to declare
+            them public: their test images are records that no ledger counts.
+        images: how many of the reference's images are looked at.
+        annotator: whether its releases are read too. They take more than half of the time, and show
+            blur, noise, sharpening and few grey levels in half to a third of the users that warm-up
+            and critic alone need.
+        progress: told how many hypotheses are done, and how many there are.
+        on_stage: told what it turns to: ``reference``, ``evidence``, ``fits``, ``findings``,
+            ``omnibus``.
+
+    Returns:
+        Findings, surest first; none where the reference is of another kind than the users' data.
+
+    Raises:
+        WrongUse: the reference cannot be used, the run kept no release that can be read, or its
+            sums are trimmed.
+        FedlensError: there is no such run or data set.
+    """
+    from fedlens.diagnosis.diagnose import diagnose as diagnosed
+
+    if images < 1:
+        raise WrongUse(f"images {images}: give at least 1")
+    chosen = run if isinstance(run, Run) else open_run(run)
+    begin = on_stage or (lambda _: None)
+    begin("reference")
+    earlier = _earlier_run(reference)
+    for one in filter(None, (chosen, earlier)):
+        _check_sums(one.config)
+    before: list[KeptRelease] = []
+    if earlier is None:
+        name = _public_name(chosen.config) if reference is None else str(reference)
+        found = public_reference(name, chosen.config, images)
+    else:
+        found = samples_reference(earlier, images)
+    begin("evidence")
+    if earlier is not None:
+        before = _released(earlier, annotator)
+    released = _released(chosen, annotator)
+    return diagnosed(
+        released,
+        found,
+        before=before,
+        on_step=progress,
+        on_stage=on_stage,
+        guessed=chosen.config.split.active or (earlier is not None and earlier.config.split.active),
+    )
+
+
+def _public_name(config: Config) -> str:
+    """The data set that a run names, if its test images are public.
+
+    Raises:
+        WrongUse: they are somebody's records.
+    """
+    from fedlens.client.contract import PREFIX
+    from fedlens.diagnosis.stored_answers import is_public
+
+    name = config.data.name
+    if not is_public(name) and not name.startswith(f"{PREFIX}:"):  # whose records are not here
+        raise WrongUse(
+            f"reference: the run's data, {name}, are not known to be public, and their test images "
+            "are real records in no budget: name a public data set, an earlier run or 'none'; or "
+            "give that name itself as the reference, if anybody may see those images"
+        )
+    return name
+
+
+def _check_sums(config: Config) -> None:
+    """Refuse trimmed sums: what few nodes' users have is cut off, and no share could be told."""
+    if share := config.aggregation.trimmed_share:
+        raise WrongUse(
+            f"aggregation.trimmed_share = {share:g} cuts off what few nodes' users have, "
+            "so no fault's share of users can be told: give a run that trims nothing"
+        )
+
+
+def _released(run: Run, annotator: bool) -> list[KeptRelease]:
+    from fedlens.server.round.releases import kept_releases
+
+    found = kept_releases(run.path)
+    return [one for one in found if annotator or one.request.kind != SLOW]
+
+
+def power(
+    preset: str = "demo",
+    *,
+    config: Config | None = None,
+    reference: str | None = None,
+    users: Sequence[int] = (1000, 3000, 10_000),
+    epsilons: Sequence[float] = (0.5, 1.0, 2.0, 8.0),
+    images: int = REFERENCE_IMAGES,
+    progress: Observe | None = None,
+) -> list[PowerRow]:
+    """The smallest share of users in which a diagnosis would find each fault, before any run.
+
+    Args:
+        preset: the schedule; all of its releases that can be read are reckoned with, their
+            samples being reference images.
+        config: a whole configuration instead.
+        reference: name of a data set whose test images stand for users' records; the schedule's
+            own by default, where it is public.
+        users: federations' sizes.
+        epsilons: DP ε of the whole schedule, at its own δ (or 1/N where that is less).
+        images: how many of the reference's images are looked at.
+        progress: told how many hypotheses are done, and how many there are.
+
+    Raises:
+        WrongUse: the schedule has no task of kind ``frozen``, its sums are trimmed, its data are
+            not known to be public and no reference is named, or an argument is out of range.
+    """
+    from fedlens.api.presets import preset_config
+    from fedlens.diagnosis.power import power_of
+
+    if not users or min(users) < 1:
+        raise WrongUse(f"users {list(users)}: give numbers of at least 1")
+    if not epsilons or not min(epsilons) > 0:
+        raise WrongUse(f"epsilons {list(epsilons)}: give numbers above 0")
+    chosen = config or preset_config(preset)
+    _check_sums(chosen)
+    name = _public_name(chosen) if reference is None else reference
+    found = public_reference(name, chosen, images)
+    chosen = chosen.updated({"data.records_per_user": _records(chosen)})
+    return power_of(chosen, found, users, epsilons, progress)
+
+
+def fault_pictures(
+    finding: FoundFault, reference: Reference, count: int = 8
+) -> tuple[Tensor, Tensor]:
+    """Public (or synthetic) images of the classes that a finding is about, sound and under it.
+
+    Args:
+        finding: of a diagnosis.
+        reference: what images are taken of; see `public_reference` and `samples_reference`.
+        count: images at most.
+
+    Returns:
+        Both float32 [n, channels, height, width] in [-1, 1]; equal where labels are at fault.
+    """
+    import torch
+
+    from fedlens.models.faults import FAULTS
+    from fedlens.models.faults.protocol import FaultSetting
+
+    fault = FAULTS[finding.fault]
+    touched = torch.isin(reference.labels, torch.tensor(finding.classes))
+    images, labels = reference.images[touched][:count], reference.labels[touched][:count]
+    if fault.kind == "label":
+        return images, images
+    setting = FaultSetting(reference.classes, (), finding.amount or fault.amounts[0])
+    return images, fault.applied(images, labels, setting)[0]
+
+
+def _records(config: Config) -> int:
+    """What a user contributes: as declared, or an equal share of the data set."""
+    from fedlens.data.registry import load
+
+    data = config.data
+    declared = data.records_per_user or data.samples_per_user
+    if not declared:
+        declared = len(load(data.name, data.dir or None).train_labels) // data.users
+    return max(1, min(declared, MOST_RECORDS))
+
+
+def _earlier_run(reference: Run | Path | str | None) -> Run | None:
+    if reference is None or isinstance(reference, Run):
+        return reference
+    return open_run(reference) if (Path(reference) / "config.toml").is_file() else None
+
+
+def public_reference(name: str, config: Config, images: int) -> Reference:
+    """Test images of a public data set, with its shares of classes, drawn by a public seed.
+
+    Raises:
+        DatasetError: there is no such data set.
+    """
+    import numpy as np
+    import torch
+
+    from fedlens.data.registry import load
+    from fedlens.diagnosis.reference import Reference, like_all
+    from fedlens.models.pixels import from_pixels
+
+    found = load(name, config.data.dir or None if name == config.data.name else None)
+    whole = len(found.test_labels)
+    rows = like_all(found.test_labels, images, np.random.default_rng(_DRAW))
+    labels = torch.from_numpy(found.test_labels[rows])
+    drawn = from_pixels(found.test_images[rows])
+    return Reference(found.name, drawn, labels, found.classes, whole)
+
+
+def samples_reference(run: Run, images: int) -> Reference:
+    """Fresh faithful samples of a run, which stand for its users.
+
+    Guidance takes out what is odd: pushed through guided samples, a fault that 30% of users had was
+    said to be in 22%.
+
+    Raises:
+        FedlensError: the run kept no generator.
+    """
+    import torch
+
+    from fedlens.diagnosis.reference import Reference
+    from fedlens.server.generation.compute import training_threads
+    from fedlens.simulations.run_artifacts import fresh_samples, kept_sampler
+
+    torch.set_num_threads(training_threads(run.config))
+    sampler = kept_sampler(run.directory, purpose="faithful")
+    drawn, labels = fresh_samples(sampler, images, run.config.seed)
+    return Reference(f"run {run.path.name}", drawn, labels, sampler.shown_classes)

@@ -1,0 +1,136 @@
+"""A kept filter with where its noise comes from: the operating system, or a device's key."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from fedlens.foundation.errors import WrongUse
+from fedlens.foundation.files import make_folder_durably, write_durably
+from fedlens.models.pixels import as_pixels, from_pixels
+from fedlens.privatizers.classifiers import noise_shape_of
+from fedlens.privatizers.record_noise import BLOCK, KEY_BYTES, device_key, records_noise
+from fedlens.privatizers.system_noise import system_normal
+
+AT_ONCE = 16
+"""Records that are filtered together, always as many: fewer are filled up, so that what is released
+of one hangs on no other."""
+
+NoiseSource = Callable[[Tensor, tuple[int, ...]], Tensor]
+"""From records [n, ...] and the shape of one's noise to noise [n, *shape], standard normal."""
+
+
+@dataclass(frozen=True)
+class Releaser:
+    """A filter with where its noise comes from.
+
+    Attributes:
+        network: in evaluation mode, of records, noise and opt-in bits (none given: all hidden).
+        shape: of one record: (channels, side, side) of pictures, (steps, 1) of series.
+        unit: what an entry of a series is multiplied with to be in the units it is read in.
+        noise: the source.
+    """
+
+    network: nn.Module
+    shape: tuple[int, ...]
+    unit: float
+    noise: NoiseSource
+
+    @property
+    def of_series(self) -> bool:
+        """Whether it takes series."""
+        return len(self.shape) == 2
+
+    @torch.no_grad()
+    def release(self, records: Tensor) -> Tensor:
+        """Released records [n, ...] of records [n, ...]."""
+        shape = noise_shape_of(self.network)
+        found = []
+        for part in torch.split(records, AT_ONCE):
+            noise = self.noise(part, shape) if shape else part.new_zeros(len(part), 0)
+            filled = [torch.cat([one, one[:1].expand(AT_ONCE - len(one), *one.shape[1:])])
+                      for one in (part, noise)]  # fmt: skip
+            found.append(self.network(*filled, None)[: len(part)])
+        return torch.cat(found)
+
+    def release_pixels(self, pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """Released pictures of pictures, both uint8 [n, c, side, side]."""
+        return as_pixels(self.release(from_pixels(pixels)))
+
+    def release_series(self, series: NDArray[np.float64]) -> NDArray[np.float32]:
+        """Released series of series, both [n, T], in the units that they are read in."""
+        given = torch.from_numpy((series / self.unit).astype(np.float32))[..., None]
+        released: NDArray[np.float32] = (self.unit * self.release(given)[..., 0]).numpy()
+        return released
+
+    def side(self) -> int:
+        """Of its pictures.
+
+        Raises:
+            WrongUse: it takes none, or none that are square.
+        """
+        if len(self.shape) != 3 or self.shape[1] != self.shape[2]:
+            raise WrongUse(f"the filter takes records {self.shape}, no square pictures")
+        return self.shape[1]
+
+
+def system_noise(records: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Fresh noise for each record from the operating system."""
+    return system_normal(len(records), *shape)
+
+
+def keyed_noise(network: nn.Module, key: bytes) -> NoiseSource:
+    """Noise of each record that follows from a device's secret, the filter and the record.
+
+    The same record behind the same filter always has the same noise, so a second release tells
+    nothing that the first did not. Another filter has another noise, were it only another limit of
+    the same weights: with one for both, the difference of two releases would be free of it.
+    """
+    digest = hashlib.blake2b(key=key, person=b"filter")
+    for name, module in network.named_modules():
+        digest.update(repr((name, type(module).__qualname__, _settings(module))).encode())
+    for name, value in sorted(network.state_dict().items()):
+        digest.update(repr((name, str(value.dtype), tuple(value.shape))).encode())
+        digest.update(value.detach().cpu().contiguous().numpy().tobytes())
+    own = digest.digest()
+    return lambda records, shape: records_noise(own, records, shape)
+
+
+def _settings(module: nn.Module) -> list[tuple[str, object]]:
+    """What shapes a layer's answers besides its tensors: numbers and texts, by name."""
+    return sorted(
+        (name, value)
+        for name, value in vars(module).items()
+        if name != "training" and isinstance(value, int | float | str | tuple)
+    )
+
+
+def device_secret(path: Path) -> tuple[bytes, str]:
+    """The secret in a file, which is made where there is none, and what people should know of it.
+
+    Raises:
+        WrongUse: it cannot be read or written, or is no secret of 32 to 64 bytes.
+    """
+    try:
+        if not path.exists():
+            make_folder_durably(path.parent)
+            write_durably(path, device_key(), private=True)
+            return path.read_bytes(), f"{path}: a new key; it stays on this device, kept secret"
+        key, mode = path.read_bytes(), path.stat().st_mode
+    except OSError as error:
+        raise WrongUse(f"--key {path}: cannot be used: {error.strerror}") from None
+    if not KEY_BYTES <= len(key) <= BLOCK:
+        raise WrongUse(
+            f"--key {path}: has {len(key)} bytes; a key has {KEY_BYTES} to {BLOCK} secret ones. "
+            "Name a file that is not there yet and one is made"
+        )
+    if mode & 0o077:
+        return key, f"{path}: others can read this key; who has it can take the noise off again"
+    return key, ""

@@ -1,0 +1,310 @@
+"""Filters that devices run before data leaves them: fit, measure, load, export.
+
+Fitting and measuring use raw records without a budget and are simulations; a federation that fits
+its filter under differential privacy is a run (`fedlens.simulate` with a ``privatizer`` section),
+whose filter `load` takes as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from fedlens.api.attacks import attack
+from fedlens.foundation.errors import WrongUse
+from fedlens.privatizers.classifiers import choices_of
+from fedlens.privatizers.export import (
+    Exported,
+    Kind,
+    example_inputs,
+    export_filter,
+    latency_ms,
+    release,
+)
+from fedlens.privatizers.export import load_filter as load_exported
+from fedlens.privatizers.fitting import FitConfig, FittedFilter
+from fedlens.privatizers.fitting import fit_filter as fit
+
+if TYPE_CHECKING:
+    from fedlens.api.filtering import Applied
+    from fedlens_research.tradeoff.figures import Curve
+
+__all__ = [
+    "SUFFIXES",
+    "Export",
+    "Filter",
+    "FitConfig",
+    "FittedFilter",
+    "apply",
+    "attack",
+    "curve",
+    "export",
+    "fit",
+    "load",
+]
+
+SUFFIXES: Mapping[Kind, str] = {"torch": ".pt2", "onnx": ".onnx"}
+"""Kinds of files that `export` writes, and how their names end."""
+
+
+@dataclass(frozen=True)
+class Filter:
+    """A trained filter.
+
+    Attributes:
+        network: in evaluation mode; takes records, noise and, where it has any, opt-in bits.
+        shape: of one record.
+        unit: what an entry of a series is multiplied with to be in the units it was read in.
+        utility_names: what the classes of the utility are called, in the order of a service's
+            answers; empty where they have no names.
+        sensitive_names: the same of the sensitive attribute.
+    """
+
+    network: nn.Module
+    shape: tuple[int, ...]
+    unit: float = 1.0
+    utility_names: tuple[str, ...] = ()
+    sensitive_names: tuple[str, ...] = ()
+
+    @property
+    def choices(self) -> int:
+        """How many opt-in bits it takes."""
+        return choices_of(self.network)
+
+    def release(
+        self, records: Tensor, source: torch.Generator, choice: Tensor | None = None
+    ) -> Tensor:
+        """Filtered records, each with fresh noise.
+
+        Args:
+            records: float32 [n, ...], images in [-1, 1].
+            source: of the noise; seed it from the system where anybody is to be protected.
+            choice: float32 [n, choices], 1 where the record's owner wants the attribute hidden.
+        """
+        return release(self.network, records, source, choice)
+
+
+@dataclass(frozen=True)
+class Export:
+    """A filter as a file that was compared with the filter itself.
+
+    Attributes:
+        file: what was written, and how far it is off at most.
+        choices: opt-in bits that it takes.
+        latency_ms: median time of one record on one CPU thread.
+        utility_names: what the classes of the utility are called, in order.
+        sensitive_names: the same of the sensitive attribute.
+    """
+
+    file: Exported
+    choices: int
+    latency_ms: float
+    utility_names: tuple[str, ...] = ()
+    sensitive_names: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "path": str(self.file.path),
+            "kind": self.file.kind,
+            "bytes": self.file.size,
+            "choices": self.choices,
+            "difference": self.file.difference,
+            "latency_ms_p50": self.latency_ms,
+            "utility_names": list(self.utility_names),
+            "sensitive_names": list(self.sensitive_names),
+        }
+
+
+def load(path: Path | str) -> Filter:
+    """The filter of a file (of ``filters/`` of a curve or study) or of a run's directory.
+
+    Raises:
+        FedlensError: there is none.
+        OSError: the file cannot be read.
+    """
+    place = Path(path)
+    if place.is_dir():
+        _check_run(place)
+        from fedlens.simulations.run_artifacts import kept_run_filter
+
+        return Filter(*kept_run_filter(place))
+    if not place.exists():
+        raise WrongUse(
+            f"filter {place}: there is no such file; give one of the folder filters/ of a curve or "
+            "study, or the folder of a run that trained one"
+        )
+    from fedlens.privatizers.attacks.filter_files import load_filter, load_units
+
+    units = load_units(place)
+    return Filter(*load_filter(place), units.unit, units.utility_names, units.sensitive_names)
+
+
+def _check_run(folder: Path) -> None:
+    """Refuse a folder that is no run's, saying which files to give.
+
+    Raises:
+        WrongUse: it has no configuration of a run.
+    """
+    if (folder / "config.toml").is_file():
+        return
+    inner = folder if folder.name == "filters" else folder / "filters"
+    kept = sorted(path.name for path in inner.glob("*.safetensors"))
+    if kept:
+        raise WrongUse(
+            f"filter {folder}: is the folder of a curve or study; give one of its files, such as "
+            f"{inner / kept[0]}"
+        )
+    raise WrongUse(
+        f"filter {folder}: is neither a run (it has no config.toml) nor a curve (no "
+        "filters/*.safetensors); train one with `fedlens privatizer curve` or a run with "
+        "privatizer.kind"
+    )
+
+
+def export(path: Path | str, *, kind: Kind | None = None, out: Path | str | None = None) -> Export:
+    """Write a filter as a file that devices run, its noise an input.
+
+    A file that does not do what the filter does is refused and leaves nothing behind.
+
+    Args:
+        path: what `load` takes.
+        kind: ``torch`` (torch.export) or ``onnx`` (needs ``fedlens[export]``); by default what
+            ``out`` ends in says, else ``torch``.
+        out: the file; by default beside or in ``path``, with the kind's suffix.
+
+    Raises:
+        WrongUse: there is no such kind, or ``out`` ends as the other kind's files do.
+        FedlensError: the filter cannot be loaded or exported.
+    """
+    chosen = _kind(kind, out)
+    place, loaded = Path(path), load(path)
+    beside = place / "filter" if place.is_dir() else place
+    target = beside.with_suffix(SUFFIXES[chosen]) if out is None else Path(out)
+    record = torch.zeros(loaded.shape)
+    file = export_filter(loaded.network, record, target, chosen)
+    inputs = example_inputs(loaded.network, record)
+    return Export(
+        file,
+        loaded.choices,
+        latency_ms(load_exported(target, chosen), inputs),
+        loaded.utility_names,
+        loaded.sensitive_names,
+    )
+
+
+def _kind(kind: Kind | None, out: Path | str | None) -> Kind:
+    """The kind that was asked for or that the file's name ends in; both have to agree."""
+    if kind is not None and kind not in SUFFIXES:
+        raise WrongUse(f"kind {kind!r}: choose one of {', '.join(SUFFIXES)}")
+    if out is None:
+        return kind or "torch"
+    suffix = Path(out).suffix.lower()
+    found = next((one for one, known in SUFFIXES.items() if known == suffix), None)
+    wanted = kind or found
+    if found is None or wanted is None or found != wanted:
+        ends = SUFFIXES[kind] if kind else " or ".join(SUFFIXES.values())
+        raise WrongUse(
+            f"out {out}: files of kind {kind or ' or '.join(SUFFIXES)} end in {ends}; name it so, "
+            "or choose the other kind"
+        )
+    return wanted
+
+
+def apply(
+    path: Path | str,
+    source: Path | str,
+    target: Path | str,
+    *,
+    records: str = "",
+    key: Path | str | None = None,
+) -> Applied:
+    """Write what a filter releases of people's records; nothing else is written.
+
+    Without ``key`` noise is the operating system's, fresh for each record, and every further
+    release of a record tells more of it. With it a record's noise follows from key, filter and
+    record: a further release by the same filter is the same one. Where the filter takes opt-in
+    bits, everybody's attribute is hidden.
+
+    Args:
+        path: what `load` takes.
+        source: a folder of pictures, a file ``.npz``, ``.npy``, ``.csv`` or ``.parquet``, or ``-``.
+        target: a new folder or file, or ``-``.
+        records: the array of an npz.
+        key: file of the device's secret, 32 to 64 bytes; made where it is not there. Who has it can
+            take the noise off again.
+
+    Raises:
+        WrongUse: source and target do not go together, or the target is there already.
+        FedlensError: the filter or the source cannot be used.
+    """
+    from fedlens.api.filter_noise import (
+        NoiseSource,
+        Releaser,
+        device_secret,
+        keyed_noise,
+        system_noise,
+    )
+    from fedlens.api.filtering import apply_filter
+
+    noise: NoiseSource = system_noise
+    loaded, note = load(path), ""
+    if key is not None:
+        if Path(key).resolve().is_relative_to(Path(target).resolve()):
+            raise WrongUse(f"key {key}: lies in OUT; who gets the releases would get it too")
+        secret, note = device_secret(Path(key))
+        noise = keyed_noise(loaded.network, secret)
+    releaser = Releaser(loaded.network, loaded.shape, loaded.unit, noise)
+    done = apply_filter(releaser, str(source), str(target), records)
+    done.notes.extend([note] if note else [])
+    return done
+
+
+def curve(
+    method: str,
+    data: str,
+    out: Path | str,
+    *,
+    seeds: Sequence[int] = (0,),
+    points: Sequence[str] = (),
+    attackers: Sequence[str] = (),
+    quick: bool = False,
+    data_dir: Path | str | None = None,
+    tell: Callable[[str], None] = lambda _: None,
+) -> Curve:
+    """Train a method at several points, attack every filter afresh on records it never saw.
+
+    Goes on where it was stopped. Figures, plots and filters are in ``out``.
+
+    Args:
+        method: ``information``, ``cloak`` or ``alpha``.
+        data: name of a source of records with a utility label and a sensitive attribute.
+        out: folder of everything that is made.
+        seeds: of data, training and attackers.
+        points: places on the curve as the command writes them; the method's own by default.
+        attackers: by name; all fresh ones by default.
+        quick: fewer steps, smaller networks, fewer records.
+        data_dir: folder of data files.
+        tell: is told how far it is, a line at a time.
+
+    Raises:
+        FedlensError: method, point, attacker or data cannot be used.
+    """
+    from fedlens_research.tradeoff.report import CurvePlan, run_curve
+
+    plan = CurvePlan(
+        method=method,
+        data=data,
+        out=Path(out),
+        seeds=tuple(seeds),
+        points=tuple(points),
+        attackers=tuple(attackers),
+        quick=quick,
+        data_dir=None if data_dir is None else Path(data_dir),
+    )
+    return run_curve(plan, tell)

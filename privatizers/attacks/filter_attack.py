@@ -1,0 +1,227 @@
+"""Attacks on one filter, by attackers who have its weights and by those who have not.
+
+Simulation only: attackers learn from raw records with known attributes, which they filter
+themselves. What each knows, how many labelled records it had and how many releases of a record it
+sees are part of its figure. Who knows more *can* read more; what an attacker of this module reads
+is a lower bound on that, for a better learner may come.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+import torch
+
+from fedlens.foundation.tables import Row
+from fedlens.privatizers.attacks.attack_runs import reweighted, shares_of
+from fedlens.privatizers.attacks.attackers import ATTACKERS, AttackError, FittedAttacker
+from fedlens.privatizers.attacks.attackers.everything import DecodeAttacker
+from fedlens.privatizers.attacks.attackers.formula import FORMULA, with_formula
+from fedlens.privatizers.attacks.attackers.knowledge import Knowledge, knowledge_of
+from fedlens.privatizers.attacks.attackers.protocol import Attacker
+from fedlens.privatizers.attacks.balanced import balanced_accuracy
+from fedlens.privatizers.attacks.effort import FULL, Effort, trying
+from fedlens.privatizers.attacks.scores import score
+from fedlens.privatizers.attacks.targets import FilterTarget
+from fedlens.privatizers.channels import channel_of
+from fedlens.privatizers.private_data import PrivateData
+
+RESAMPLES = 200
+MOST_NUMBERS = 30_000_000  # Of a table of codes: more draws of each record are not taken
+SMALLEST, LARGEST = 1e-3, 1e3  # Numbers released that attackers of releases take as they are
+
+
+@dataclass(frozen=True)
+class FilterAttack:
+    """What one attacker reads of what one filter releases; shares, nats and 95% intervals."""
+
+    attacker: str  # its name
+    knows: str  # what it knows besides labelled records
+    releases: int  # of each record, that it sees
+    records: int  # labelled ones that it learned from
+    balanced: float  # balanced accuracy, its answers divided by the classes' shares
+    low: float
+    high: float
+    accuracy: float  # share of attributes guessed right, answers as they are
+    nats: float  # I(S;Q) is at least that, in expectation
+    nats_low: float
+    nats_high: float
+    seconds: float = field(compare=False, default=0.0)
+
+    @property
+    def name(self) -> str:
+        """With the number of releases where there are several: ``code x10``."""
+        return self.attacker if self.releases == 1 else f"{self.attacker} x{self.releases}"
+
+    def row(self) -> dict[str, Any]:
+        """A JSON object."""
+        return {one.name: getattr(self, one.name) for one in fields(self)}
+
+
+def attack_filter(
+    target: FilterTarget,
+    names: Sequence[str],
+    *,
+    releases: Sequence[int] = (1,),
+    effort: Effort = FULL,
+    tell: Callable[[str], None] = lambda _: None,
+) -> list[FilterAttack]:
+    """Attack by name, at each number of releases; those that do not apply are left out and told.
+
+    An attacker of codes applies where the filter shows one, and one that decodes sees one release:
+    of more, the codes' reader has all that it could find. `FORMULA` is the attacker of releases
+    that computes the attribute, where the source has a formula of it; it comes last.
+
+    Raises:
+        AttackError: no attacker applies.
+    """
+    found: list[FilterAttack] = []
+    for count in releases:
+        for name, attacker in _attackers(target, names, effort, count, tell).items():
+            found.append(_attack(target, name, attacker, count, effort))
+            tell(told(found[-1]))
+        if FORMULA in names:
+            found += _formula(target, count, effort, tell)
+    if not found:
+        raise AttackError(f"attackers: none of {', '.join(names)} applies to this filter")
+    return found
+
+
+CODE_COLUMNS = ("code_reader", "code_reader_x10", "code_nats")
+"""Columns that lead a study's table: who reads the code, of one release and of ten."""
+
+
+def code_columns(target: FilterTarget, steps: int) -> Row:
+    """`CODE_COLUMNS` of a filter, with all labelled records; empty where it shows no code.
+
+    Rows also have the 95% interval of one release, ``code_low`` and ``code_high``.
+    """
+    if channel_of(target.filter) is None:
+        return dict.fromkeys(CODE_COLUMNS)
+    effort = replace(FULL, reader_steps=steps, tree_rounds=max(10, min(250, steps // 10)))
+    one, ten = attack_filter(target, ["code"], releases=(1, 10), effort=effort)
+    return {
+        "code_reader": one.balanced,
+        "code_low": one.low,
+        "code_high": one.high,
+        "code_reader_x10": ten.balanced,
+        "code_nats": one.nats,
+        "code_records": one.records,
+    }
+
+
+def strongest(attacks: Sequence[FilterAttack]) -> FilterAttack:
+    """The one that reads most."""
+    return max(attacks, key=lambda one: one.balanced)
+
+
+def told(one: FilterAttack) -> str:
+    """A line for people."""
+    return (
+        f"{one.name}: {one.balanced:.3f} ({one.low:.3f} to {one.high:.3f}), knows {one.knows}, "
+        f"{one.records} records, {one.seconds:.0f} s"
+    )
+
+
+def _attackers(
+    target: FilterTarget,
+    names: Sequence[str],
+    effort: Effort,
+    releases: int,
+    tell: Callable[[str], None],
+) -> dict[str, Attacker]:
+    shows_code, found = channel_of(target.filter) is not None, {}
+    for name in names:
+        if name == FORMULA:
+            continue
+        attacker = trying(ATTACKERS[name](), effort)
+        if knowledge_of(attacker).weights and not shows_code:
+            tell(f"{name}: left out, this filter shows no code")
+        elif isinstance(attacker, DecodeAttacker) and releases > 1:
+            tell(f"{name}: left out at {releases} releases, which the code's reader sees")
+        else:
+            found[name] = attacker
+    return found
+
+
+def _attack(
+    target: FilterTarget, name: str, attacker: Attacker, releases: int, effort: Effort
+) -> FilterAttack:
+    start, knows = time.perf_counter(), knowledge_of(attacker)
+    known, seed = target.known, target.seed
+    test = target.test if effort.test is None else target.test.take(slice(0, effort.test))
+    if knows.code:
+        draws = _draws(target, effort, releases)
+        shown = target.codes(test, seed + 2, releases)
+        fitted = attacker.fit(target.codes(known, seed + 1, releases, draws), seed)
+    elif isinstance(attacker, DecodeAttacker):
+        test = test.take(slice(0, effort.decoded))
+        shown = target.sent(test, seed + 2)
+        fitted = attacker.facing(target.filter, known).fit(known, seed)
+    else:
+        known = known.take(slice(0, effort.images))
+        seen = target.sent(known, seed + 1, releases)
+        seen, shown = _to_scale(seen, target.sent(test, seed + 2, releases))
+        fitted = attacker.fit(seen, seed)
+    found = _scored(fitted, shown, known, seed)
+    seconds = time.perf_counter() - start
+    return FilterAttack(name, knows.words, releases, len(known), *found, seconds)
+
+
+def _to_scale(seen: PrivateData, shown: PrivateData) -> tuple[PrivateData, PrivateData]:
+    """Both in numbers that attackers compute with, where a filter sends others.
+
+    Divided by a usual one and then bent like logarithms, which keeps their order: beside a few huge
+    ones, divided by the largest, all others would be zeros to a network.
+    """
+    sizes = seen.records.double().abs()
+    sizes = sizes[sizes > 0]
+    if not len(sizes) or (sizes.median() >= SMALLEST and sizes.max() <= LARGEST):
+        return seen, shown
+    bent = [torch.asinh(part.records.double() / sizes.median()).float() for part in (seen, shown)]
+    return replace(seen, records=bent[0]), replace(shown, records=bent[1])
+
+
+def _draws(target: FilterTarget, effort: Effort, releases: int) -> int:
+    """Draws of each record's noise: as many as asked for, as far as they fit and take no hours."""
+    code = target.codes(target.known.take(slice(0, 2)), 0).records.shape[1]
+    fit = MOST_NUMBERS // (len(target.known) * code)
+    passes = 1 if target.affine else target.told_apart(releases)
+    return max(1, min(effort.draws, fit, 12 // passes))
+
+
+def _formula(
+    target: FilterTarget, releases: int, effort: Effort, tell: Callable[[str], None]
+) -> list[FilterAttack]:
+    start, seed = time.perf_counter(), target.seed
+    known = target.sent(target.known.take(slice(0, effort.images)), seed + 1, releases)
+    made: Mapping[str, Attacker] = with_formula(
+        {}, known, known.name, steps=effort.network_steps, seed=seed + 7
+    )
+    if not made:
+        tell(f"{FORMULA}: left out, source {known.name!r} has no formula of its attribute")
+    found = []
+    for name, attacker in made.items():
+        test = target.test if effort.test is None else target.test.take(slice(0, effort.test))
+        scored = _scored(
+            attacker.fit(known, seed), target.sent(test, seed + 2, releases), known, seed
+        )
+        words = Knowledge().words + ", the attribute's formula"
+        seconds = time.perf_counter() - start
+        found.append(FilterAttack(name, words, releases, len(known), *scored, seconds))
+        tell(told(found[-1]))
+    return found
+
+
+def _scored(
+    fitted: FittedAttacker, test: PrivateData, known: PrivateData, seed: int
+) -> tuple[float, float, float, float, float, float, float]:
+    """Balanced accuracy and its interval, accuracy, nats and their interval."""
+    guesses = fitted.log_probabilities(test.records, test.side)
+    plain = score(guesses, test.sensitive, seed=seed, owners=test.owners, resamples=RESAMPLES)
+    fair = reweighted(guesses, shares_of(known)).argmax(-1)
+    leak = plain.leak_lower_bound, *plain.leak_interval
+    return *balanced_accuracy(fair, test, seed), plain.accuracy, *leak

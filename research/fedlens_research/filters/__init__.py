@@ -1,0 +1,1 @@
+"""Filters that only studies train."""

@@ -1,0 +1,1 @@
+"""Who takes part: enrolment, membership, the roster, exchanges with nodes, populations."""

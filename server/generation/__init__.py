@@ -1,0 +1,1 @@
+"""What is trained from releases: the generator, its samples, fitted privatizers."""

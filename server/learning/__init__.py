@@ -1,0 +1,1 @@
+"""What a run learns from its releases, task by task."""

@@ -1,0 +1,79 @@
+"""What a run builds on: another run's filter, or the model of a private split, and their cost."""
+
+from __future__ import annotations
+
+from fedlens.accountant.events import Event
+from fedlens.accountant.ledger.prior import PriorReleases
+from fedlens.client.contract import PREFIX
+from fedlens.server.config.privatizer import PretrainedPrivatizer
+from fedlens.server.config.tree import Config
+from fedlens.server.learning.pretrained_filter import (
+    PretrainedFilter,
+    check_filter,
+    kept_pretrained,
+    named_filter,
+)
+from fedlens.server.ledger.private_split import PrivateSplit, check_split, kept_split, named_model
+from fedlens.server.ledger.probed_models import check_probed_models, cost_of_models
+from fedlens.server.run.directory import RunDirectory
+
+
+def check_earlier(config: Config) -> None:
+    """Refuse a new run that cannot build on what it names, before nodes are asked anything.
+
+    Raises:
+        ConfigError, PopulationError: as `check_filter`, `check_split` and `check_probed_models`.
+    """
+    check_filter(config)
+    check_split(config)
+    check_probed_models(config)
+
+
+def released_before(config: Config) -> list[Event]:
+    """What a new run's figures will include of the run that it builds on; nothing without one.
+
+    Raises:
+        ConfigError: there is no such run.
+    """
+    named = []
+    if isinstance(config.privatizer, PretrainedPrivatizer):
+        named.append(named_filter(config.privatizer))
+    if config.split.active:
+        named.append(named_model(config))
+    return [event for one in named for event in one.released(one.opened()[0]).in_bulk]
+
+
+def kept_prior(directory: RunDirectory) -> PriorReleases | None:
+    """What the run released that this one builds on; None where it builds on none, or not yet.
+
+    Raises:
+        RunDirectoryError: what was kept was damaged.
+    """
+    given = _kept(directory)
+    return None if given is None else given.prior
+
+
+def with_cost(statement: str, directory: RunDirectory) -> str:
+    """What a run promises, with what it builds on and what that cost, where it does.
+
+    And, where its users are made up of records that somebody gave, that they are.
+    """
+    given, config = _kept(directory), directory.config()
+    costs = "" if given is None else given.cost, cost_of_models(config), _made_up(config)
+    return " ".join([statement, *(cost for cost in costs if cost)])
+
+
+def _made_up(config: Config) -> str:
+    """In words, whom a simulation over own data protects; empty where its users are people."""
+    kind, colon, _ = config.data.name.partition(":")
+    if not colon or kind == PREFIX or config.data.scheme == "column":
+        return ""
+    return (
+        "The users are made up: records of the data were dealt out to them at random, and it is "
+        "they who are protected. A person whose records are among the data is not, unless "
+        "data.scheme = 'column' keeps each person's records together."
+    )
+
+
+def _kept(directory: RunDirectory) -> PretrainedFilter | PrivateSplit | None:
+    return kept_pretrained(directory) or kept_split(directory)

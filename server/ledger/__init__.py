@@ -1,0 +1,1 @@
+"""What a run has spent, what it plans to spend, and the prior runs that it pays for."""

@@ -1,0 +1,1 @@
+"""One round: ask, charge, open, learn, tell."""

@@ -1,0 +1,269 @@
+"""Writing a run into the store: rounds, ledger mirror, checkpoints and synthetic samples.
+
+Every method can be repeated without effect, so a resumed run publishes again what a killed process
+may have left out. The store itself refuses anything that comes before its ledger row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import replace
+from datetime import date
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedlens.accountant.account import Spending, statement
+from fedlens.accountant.ledger.ledger import LedgerEntry
+from fedlens.accountant.statement import promise
+from fedlens.foundation.json_values import json_value
+from fedlens.foundation.profile import timed
+from fedlens.models.pixels import as_pixels
+from fedlens.server.config.loading import written_digest
+from fedlens.server.config.schedule import total_rounds
+from fedlens.server.config.tree import Config
+from fedlens.server.generation.sampler import Drawn, Sampler
+from fedlens.server.learning.builds_on import kept_prior, with_cost
+from fedlens.server.ledger.plan import noise_source, planned
+from fedlens.server.run.directory import RunDirectory
+from fedlens.store import (
+    BatchRecord,
+    CheckpointRow,
+    Coverage,
+    LedgerRow,
+    PresenceRow,
+    Purpose,
+    ReleaseRow,
+    RoundRecord,
+    RunRecord,
+    RunStatus,
+    SampleRecord,
+    Store,
+)
+
+SEEDS: dict[Purpose, int] = {"strip": 1_000_003, "curated": 2_000_003, "faithful": 5_000_003}
+"""Of a batch's noise, over the run's seed."""
+PRESENCE = "presence"
+"""Of a round's facts: which nodes it had."""
+CURVES = ("percentiles", "percentiles_corrected")
+FIGURES = (
+    "dp_epsilon", "delta_dp", "bdp_as_published", "bdp_corrected", "bdp_sound", "delta_bdp",
+)  # fmt: skip
+"""What the store keeps of a run's spending, by its name in both."""
+
+
+def guarantees_something(config: Config) -> bool:
+    """Whether the run's noise protects its users."""
+    return config.noised and noise_source(config) == "os-entropy"
+
+
+def provenance(config: Config, purpose: Purpose) -> str:
+    """The label beside every sample of a batch: how it came about, and what is not as in life."""
+    parts = ["SYNTHETIC"]
+    if purpose != "strip":
+        parts.append(purpose.upper())
+    if config.split.active:
+        parts.append("USERS ON ONE SIDE OF A SPLIT")
+    if config.data.fault:
+        parts.append(f"PLANTED FAULT {config.data.fault}")
+    if not guarantees_something(config):
+        parts.append("NOT PRIVATE")
+    return " · ".join(parts)
+
+
+class Publication:
+    """One run's way into a store."""
+
+    def __init__(
+        self,
+        config: Config,
+        directory: RunDirectory,
+        store: Store,
+        run_id: str,
+        name: str,
+        data_name: str = "",
+    ) -> None:
+        self._data_name = data_name or config.data.name
+        self._config, self._directory, self._store = config, directory, store
+        self._run_id, self._name = run_id, name
+
+    @timed("store")
+    def begin(self) -> None:
+        """Enter the run, with what it will guarantee when all its rounds are done."""
+        config = self._config
+        self._store.create_run(
+            RunRecord(
+                run_id=self._run_id,
+                name=self._name,
+                config=config.flat(),
+                config_sha256=written_digest(self._directory.settings_file),
+                data_name=self._data_name,
+                unit=config.privacy.unit,
+                users=config.data.users,
+                nodes=config.data.nodes,
+                rounds_planned=total_rounds(config),
+                private=guarantees_something(config),
+                guarantee=with_cost(
+                    f"When all its rounds are done: {promise(self._planned())}", self._directory
+                ),
+            )
+        )
+        self._store.set_run_status(self._run_id, "running")
+
+    def _planned(self) -> Spending:
+        return planned(self._config, kept_prior(self._directory))
+
+    @timed("store")
+    def progress(
+        self,
+        entries: Sequence[LedgerEntry],
+        lost: Container[int],
+        history: Sequence[Mapping[str, Any]],
+    ) -> None:
+        """Mirror ledger entries, say what became of their releases, and record rounds.
+
+        Args:
+            entries: of the ledger file.
+            lost: rounds whose release was lost with a process.
+            history: `round_facts` of the rounds.
+        """
+        self._store.record_progress(
+            [self._ledger_row(entry) for entry in entries],
+            [self._release_row(entry, lost) for entry in entries],
+            [_round_record(self._run_id, facts) for facts in history],
+            [
+                PresenceRow(run_id=self._run_id, round=facts["round"], **facts[PRESENCE])
+                for facts in history
+                if facts.get(PRESENCE)
+            ],
+        )
+
+    def _ledger_row(self, entry: LedgerEntry) -> LedgerRow:
+        return LedgerRow(
+            run_id=self._run_id,
+            index=entry.index,
+            round=entry.round,
+            event=entry.event.to_json(),
+            purpose=entry.purpose,
+            entry_hash=entry.hash,
+            created_at=date.fromisoformat(entry.at),
+        )
+
+    def _release_row(self, entry: LedgerEntry, lost: Container[int]) -> ReleaseRow:
+        return ReleaseRow(
+            run_id=self._run_id,
+            ledger_index=entry.index,
+            round=entry.round,
+            status="lost" if entry.round in lost else "applied",
+        )
+
+    def checkpoint(self, number: int, sha256: str) -> None:
+        """Record a kept generator."""
+        path = self._directory.generator_path(number).relative_to(self._directory.path)
+        row = CheckpointRow(run_id=self._run_id, round=number, sha256=sha256, path=str(path))
+        self._store.record_checkpoint(row)
+
+    @timed("store")
+    def samples(
+        self, purpose: Purpose, number: int, sampler: Sampler, sha256: str, spending: Spending
+    ) -> None:
+        """Draw a batch from a kept generator and store it with its provenance.
+
+        A strip shows the generator as it is, so that rounds before and after the annotator's can
+        be compared; what is curated is drawn through the sampler's filter, what is faithful comes
+        from a sampler without one. Of pairs of class and sensitive value the class alone is kept:
+        neither a column nor an order tells what the image hides.
+        """
+        settings, strip = self._config.release, purpose == "strip"
+        sampler = sampler.unfiltered() if strip else sampler
+        each = settings.strip if strip else -(-settings.samples // sampler.shown_classes)
+        labels = torch.arange(sampler.shown_classes).repeat(each)
+        labels = labels if strip else labels[: settings.samples]
+        seed = self._config.seed + SEEDS[purpose]
+        drawn = sampler.judged(sampler.asked(labels, seed), seed)
+        records = sample_records(labels, drawn, None if strip else sampler.order(len(labels), seed))
+        private = guarantees_something(self._config)
+        figures = {name: getattr(spending, name) for name in FIGURES}
+        batch = BatchRecord(
+            run_id=self._run_id,
+            round=number,
+            ledger_index=number - 1,
+            purpose=purpose,
+            checkpoint_sha256=sha256,
+            seed=seed,
+            count=len(records),
+            private=private,
+            rejected=drawn.rejected(labels) if sampler.filters else {},
+            provenance=provenance(self._config, purpose),
+            **figures,
+        )
+        self._store.add_batch(batch, records)
+
+    @timed("store")
+    def end(self, status: RunStatus, reason: str | None, spending: Spending) -> None:
+        """Say how the run ended, what it guarantees as it is, and for whom its releases speak.
+
+        Of one that ended before its plan did the last round's record has what it guarantees, too:
+        what was spent so far is no bound for who chose that end by looking at releases.
+        """
+        if spending.rounds < spending.rounds_planned:
+            self._restate_last_round(spending)
+        guarantee = with_cost(statement(spending, self._config.data.users), self._directory)
+        covered = self.coverage()
+        told = guarantee if covered.whole else f"{guarantee} {covered.words}"
+        self._store.set_run_status(self._run_id, status, reason, told)
+
+    def _restate_last_round(self, spending: Spending) -> None:
+        rounds = self._store.rounds(self._run_id)
+        if rounds:
+            names = ("dp_method", *CURVES, *FIGURES)
+            figures: dict[str, Any] = {name: getattr(spending, name) for name in names}
+            self._store.record_progress([], [], [replace(rounds[-1], **figures)], [])
+
+    def coverage(self) -> Coverage:
+        """Which nodes the run's rounds had."""
+        return self._store.presence(self._run_id)
+
+
+def sample_records(labels: Tensor, drawn: Drawn, order: Tensor | None = None) -> list[SampleRecord]:
+    """The samples of a batch, with the annotator's opinion where there is one.
+
+    ``order`` int64 [n] says which stands where. Samples are numbered as they stand, and annotators
+    see numbers: of classes in turn the number would tell the class that they are not to know.
+    """
+    agreed: list[float | None] = [None] * len(labels)
+    if drawn.agreement is not None:
+        agreed = drawn.agreement.clamp(0, 1).tolist()
+    triples = list(zip(labels.tolist(), as_pixels(drawn.images), agreed, strict=True))
+    if order is not None:
+        triples = [triples[place] for place in order.tolist()]
+    return [
+        SampleRecord.from_pixels(
+            position=i, requested_class=label, pixels=image, agreement=agreement
+        )
+        for i, (label, image, agreement) in enumerate(triples)
+    ]
+
+
+def round_facts(
+    number: int,
+    metrics: dict[str, float],
+    spending: Spending,
+    presence: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """A round's record in a form that JSON keeps: infinities as None."""
+    kept = ("dp_method", *CURVES, *FIGURES)
+    figures = {name: json_value(getattr(spending, name)) for name in kept}
+    return {"round": number, "metrics": metrics, PRESENCE: presence, **figures}
+
+
+def _with_infinities(facts: Mapping[str, Any]) -> dict[str, Any]:
+    return {k: float("inf") if v is None else v for k, v in facts.items()}
+
+
+def _round_record(run_id: str, facts: Mapping[str, Any]) -> RoundRecord:
+    """The record of `round_facts`."""
+    curves = {name: _with_infinities(facts[name]) for name in CURVES}
+    figures = {key: value for key, value in facts.items() if key != PRESENCE}
+    return RoundRecord(run_id=run_id, **{**_with_infinities(figures), **curves})

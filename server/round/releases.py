@@ -1,0 +1,186 @@
+"""Each round's noised release, kept beside the public state that it was asked with.
+
+A release is public once it is noised, and all that is made of it later is post-processing: a
+diagnosis reads what lies here and costs no privacy. Nothing here is needed to go on with a run.
+
+``releases/round-N.safetensors`` holds the release and the weights that nodes were asked with. Of a
+task's later rounds only the stretch of weights that changed is kept. Once `MOST_BYTES` are taken,
+later rounds are not kept; those that nodes are sent no weights for, the warm-up's, always are.
+Rounds of runs with a filter are not kept, for what they show has been through it; nor are those of
+runs without noise, whose sums are no releases.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import load_file, save
+
+from fedlens.client.messages import Mechanism, TrainRequest, Vector
+from fedlens.foundation.errors import FedlensError
+from fedlens.models.shapes import ImageShape
+from fedlens.server.config.mechanism import mechanism, release_deviation
+from fedlens.server.config.schedule import ScheduledTask
+from fedlens.server.config.tree import Config
+from fedlens.server.federation.enrolment import Federation
+from fedlens.server.learning.learner import Asked
+from fedlens.server.run.directory import RunDirectory
+
+FOLDER = "releases"
+MOST_BYTES = 64 * 2**20
+_RELEASE, _WEIGHTS, _FILES = "release", "weights/", "round-*.safetensors"
+
+
+class KeptReleaseError(FedlensError, ValueError):
+    """A kept release that cannot be read."""
+
+
+@dataclass(frozen=True)
+class KeptRelease:
+    """A round's release and what nodes were asked."""
+
+    task: str
+    """The task's name in the schedule."""
+    release: NDArray[np.float64]
+    """[P], the noised mean."""
+    deviation: float
+    """Standard deviation of the noise in each coordinate of ``release``."""
+    request: TrainRequest
+    """Without users, seed and key: nothing of who was drawn is kept."""
+    shape: ImageShape
+    classes: int
+
+
+class ReleaseShelf:
+    """Keeps the rounds' releases of one run in its folder, as long as there is room."""
+
+    def __init__(self, directory: RunDirectory, config: Config, federation: Federation) -> None:
+        self._directory, self._config, self._federation = directory, config, federation
+        self._taken: int | None = None
+        """Bytes that what is kept takes: counted once, for every round adds to it here alone."""
+
+    def keep(
+        self, task: ScheduledTask, asked: Asked, number: int, release: NDArray[np.float64]
+    ) -> bool:
+        """Keep a round's release; whether there was room for it."""
+        config = self._config
+        if asked.filter is not None or config.privacy.unit != "user" or not config.noised:
+            return False
+        folder = self._directory.path
+        arrays: dict[str, NDArray[Any]] = {_RELEASE: release.astype(np.float32)}
+        facts = _facts(config, self._federation, task, asked, number)
+        first = _first_weights(folder, task.first) if number > task.first else {}
+        for name, vector in asked.weights.items():
+            arrays[f"{_WEIGHTS}{name}"], facts["changed"][name] = _changed(vector, first, name)
+        if self._taken is None:
+            self._taken = sum(path.stat().st_size for path in (folder / FOLDER).glob(_FILES))
+        needed = sum(array.nbytes for array in arrays.values())
+        if asked.weights and self._taken + needed > MOST_BYTES:
+            return False
+        content = save(arrays, metadata={"facts": json.dumps(facts)})
+        self._directory.keep_beside(FOLDER, _path(folder, number).name, content)
+        self._taken += len(content)
+        return True
+
+
+def _facts(
+    config: Config, federation: Federation, task: ScheduledTask, asked: Asked, number: int
+) -> dict[str, Any]:
+    return {
+        "round": number,
+        "task": task.name,
+        "kind": task.settings.kind,
+        "settings": asked.settings.model_dump(),
+        "mechanism": mechanism(config, task.settings).model_dump(),
+        "deviation": release_deviation(config, task.settings),
+        "records_per_user": config.data.records_per_user,
+        "shape": list(federation.shape),
+        "classes": federation.drawn_classes,
+        "changed": {},
+    }
+
+
+def _changed(vector: Vector, first: dict[str, Vector], name: str) -> tuple[Vector, int]:
+    """The stretch in which weights differ from those of the task's first round, and its beginning.
+
+    All of them where that round was not kept, or is this one.
+    """
+    if len(first.get(name, vector[:0])) != len(vector):
+        return np.ascontiguousarray(vector), 0
+    places = np.flatnonzero(first[name] != vector)
+    begin, end = (int(places[0]), int(places[-1]) + 1) if len(places) else (0, 0)
+    return np.ascontiguousarray(vector[begin:end]), begin
+
+
+def _first_weights(folder: Path, number: int) -> dict[str, Vector]:
+    path = _path(folder, number)
+    if not path.exists():
+        return {}
+    return {
+        name.removeprefix(_WEIGHTS): array
+        for name, array in load_file(path).items()
+        if name.startswith(_WEIGHTS)
+    }
+
+
+def _path(folder: Path, number: int) -> Path:
+    return folder / FOLDER / f"round-{number:06d}.safetensors"
+
+
+def kept_releases(folder: Path) -> list[KeptRelease]:
+    """What a run has kept, in the order of its rounds.
+
+    Raises:
+        KeptReleaseError: a file was damaged.
+    """
+    first: dict[str, dict[str, Vector]] = {}
+    found = []
+    for path in sorted((folder / FOLDER).glob(_FILES)):
+        try:
+            found.append(_read(path, first))
+        except (SafetensorError, KeyError, TypeError, ValueError):
+            raise KeptReleaseError(f"{path} is damaged; restore it from a backup") from None
+    return found
+
+
+def _read(path: Path, first: dict[str, dict[str, Vector]]) -> KeptRelease:
+    arrays = load_file(path)
+    with safe_open(path, framework="numpy") as file:
+        facts = json.loads(file.metadata()["facts"])
+    task = str(facts["task"])
+    weights = {
+        name: _whole(arrays[f"{_WEIGHTS}{name}"], int(begin), first.get(task, {}).get(name))
+        for name, begin in facts["changed"].items()
+    }
+    first.setdefault(task, weights)
+    channels, height, width = facts["shape"]
+    request = TrainRequest(
+        round=int(facts["round"]),
+        users=(),
+        enrolled=0,
+        kind=str(facts["kind"]),
+        mechanism=Mechanism.model_validate(facts["mechanism"]),
+        settings=facts["settings"],
+        weights=weights,
+        seed=0,
+        key=b"",
+        records_per_user=int(facts["records_per_user"]),
+    )
+    release = arrays[_RELEASE].astype(np.float64)
+    deviation, classes = float(facts["deviation"]), int(facts["classes"])
+    return KeptRelease(task, release, deviation, request, (channels, height, width), classes)
+
+
+def _whole(stretch: Vector, begin: int, first: Vector | None) -> Vector:
+    """Weights of which a stretch is given, the rest being that of the task's first kept round."""
+    if first is None:
+        return stretch
+    whole = first.copy()
+    whole[begin : begin + len(stretch)] = stretch
+    return whole

@@ -1,0 +1,1 @@
+"""A run as files: directory, place, status, history, key, releases, publication."""

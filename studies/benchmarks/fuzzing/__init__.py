@@ -1,4 +1,0 @@
-"""Parsers of what comes from elsewhere, fed with spoiled input: no crash, hang or growth.
-
-``python -m studies.benchmarks.fuzzing --count 1000000`` prints the table; tests run a short form.
-"""

@@ -1,0 +1,1 @@
+"""Mutants, hostile nodes, fuzzers and injected faults."""
