@@ -26,7 +26,7 @@ $(RUN): pyproject.toml constraints.txt
 	@touch $@
 
 $(CHECKS): $(RUN)
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[test]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[test]' -e ./research
 	@touch $@
 
 setup: $(CHECKS) ## create .venv with pinned dependencies, those of the tests too
@@ -78,13 +78,13 @@ $(PEERS): benchmarks/peers/requirements.txt | setup
 	    && touch $@ || echo "pfl cannot be installed here: its rows will say not measured"
 
 bench: setup $(PEERS) ## beside pfl, Flower's simulation and Opacus, in one run
-	OMP_NUM_THREADS=1 PYTHONPATH=build/peers $(BIN)/python -m benchmarks.peers
+	OMP_NUM_THREADS=1 PYTHONPATH=build/peers:tests $(BIN)/python -m benchmarks.peers
 
 bench-quick: setup $(PEERS) ## the same with fewer users and turns, without curves
-	OMP_NUM_THREADS=1 PYTHONPATH=build/peers $(BIN)/python -m benchmarks.peers --quick
+	OMP_NUM_THREADS=1 PYTHONPATH=build/peers:tests $(BIN)/python -m benchmarks.peers --quick
 
 bench-rounds: setup ## what a run does outside training, its memory, the whole demo
-	$(BIN)/python -m benchmarks.rounds
+	PYTHONPATH=tests $(BIN)/python -m benchmarks.rounds
 
 bench-accountant: setup ## the accountants beside their peers, in one run
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.accountant

@@ -67,7 +67,7 @@ __all__ = [
     "power",
     "prepare_node",
     "preset_names",
-    "privatizers",
+    "privatizer",
     "probe",
     "probe_price",
     "restore",
@@ -76,29 +76,29 @@ __all__ = [
 ]
 
 _PLACES = {
-    "AuditReport": "auditing",
-    "audit": "auditing",
+    "AuditReport": "audits",
+    "audit": "audits",
     "backup": "backups",
     "restore": "backups",
     "Budget": "budgets",
     "Calibration": "budgets",
     "budget": "budgets",
     "calibrate": "budgets",
-    "diagnose": "diagnosing",
-    "power": "diagnosing",
-    "hints": "hinting",
+    "diagnose": "diagnoses",
+    "power": "diagnoses",
+    "hints": "hints",
     "check_node": "nodes",
     "prepare_node": "nodes",
     "preset_names": "presets",
-    "ProbeAnswer": "probing",
-    "probe": "probing",
-    "probe_price": "probing",
+    "ProbeAnswer": "probes",
+    "probe": "probes",
+    "probe_price": "probes",
     "Run": "runs",
     "open_run": "runs",
     "Provenance": "samples",
     "Samples": "samples",
-    "resume": "simulating",
-    "simulate": "simulating",
+    "resume": "simulations",
+    "simulate": "simulations",
 }
 
 stay_offline()
@@ -110,11 +110,11 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("fedlens")
-    if name == "privatizers":
-        return import_module("fedlens.privatizers")
+    if name == "privatizer":
+        return import_module("fedlens.api.privatizer")
     if name not in _PLACES:
         raise AttributeError(f"module 'fedlens' has no attribute {name!r}")
-    return getattr(import_module(f"fedlens.{_PLACES[name]}"), name)
+    return getattr(import_module(f"fedlens.api.{_PLACES[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
 from fedlens.foundation.errors import FedlensError
 
 NODE_PACKAGES = (
-    *("accountant", "client", "fedlens", "foundation", "models", "privatizers", "simulations"),
+    "fedlens",
+    *("fedlens.accountant", "fedlens.api", "fedlens.cli", "fedlens.client", "fedlens.data"),
+    *("fedlens.deploy", "fedlens.foundation", "fedlens.models", "fedlens.privatizers"),
+    "fedlens.simulations",
 )
-"""All that a node's processes import; a server's code is no business of a node's."""
+"""Packages of fedlens that a node's processes import; a server's code is no business of a node's.
+
+`fedlens` itself stands for its own files, without the packages in it.
+"""
 
 
 class CodeError(FedlensError):
@@ -32,15 +38,19 @@ def code_sha256(packages: Sequence[str] = NODE_PACKAGES) -> str:
     digest = hashlib.sha256()
     for package in sorted(packages):
         folder = _folder_of(package)
-        for file in sorted(folder.rglob("*.py")):
+        for file in sorted(_files_in(folder, whole=package != "fedlens")):
             name = Path(package, file.relative_to(folder)).as_posix()
             content = hashlib.sha256(file.read_bytes()).hexdigest()
             digest.update(f"{name}\0{content}\n".encode())
     return digest.hexdigest()
 
 
+def _files_in(folder: Path, *, whole: bool) -> Iterable[Path]:
+    return folder.rglob("*.py") if whole else folder.glob("*.py")
+
+
 def _folder_of(package: str) -> Path:
     spec = find_spec(package)
     if spec is None or not spec.submodule_search_locations:
-        raise CodeError(f"the package {package!r} of fedlens is not installed: install it anew")
+        raise CodeError(f"the package {package!r} is not installed: install fedlens again")
     return Path(next(iter(spec.submodule_search_locations)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from typing import ClassVar
 
@@ -31,3 +32,16 @@ class WrongUse(FedlensError, ValueError):
     """An argument or a setting that cannot be used."""
 
     exit_status = ExitStatus.WRONG_USE
+
+
+def require_names(setting: str, names: Sequence[str], known: Iterable[str]) -> None:
+    """Refuse a setting that names nothing, or something that does not exist.
+
+    Raises:
+        WrongUse: the message lists the choices.
+    """
+    choices = list(known)
+    if not names:
+        raise WrongUse(f"{setting} must name at least one of {', '.join(choices)}")
+    if strange := [name for name in names if name not in choices]:
+        raise WrongUse(f"{setting}: {strange[0]!r} is unknown: choose of {', '.join(choices)}")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedlens.foundation.errors import WrongUse
+from fedlens.foundation.errors import WrongUse, require_names
 from fedlens.privatizers.export import one_thread
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def attack(
     and are scored on its test part.
 
     Args:
-        path: a kept filter or a run's folder (as `fedlens.privatizers.load` takes), whose weights
+        path: a kept filter or a run's folder (as `fedlens.privatizer.load` takes), whose weights
             the attackers have; or an exported .pt2 or .onnx, of which they see releases alone.
         data: the source's name; its sensitive attribute is attacked.
         releases: numbers of releases of each record that attackers see.
@@ -68,10 +68,9 @@ def attack(
     from fedlens.privatizers.attacks.effort import FULL, QUICK
     from fedlens.privatizers.attacks.filter_attack import attack_filter
     from fedlens.privatizers.attacks.targets import target_of
-    from fedlens_research.framework.settings import check_names
 
     names = tuple(attackers) or (*INFORMED, *STRONG, *FRESH, FORMULA)
-    check_names("attackers", names, [*_looking(BLIND), FORMULA])
+    require_names("attackers", names, [*_looking(BLIND), FORMULA])
     if not releases or min(releases) < 1:
         raise WrongUse(f"releases {list(releases)}: give whole numbers of at least 1")
     if records is not None and records < 100:

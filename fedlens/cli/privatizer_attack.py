@@ -68,7 +68,6 @@ def run_attack(args: argparse.Namespace) -> int:
     from fedlens.privatizers.attacks.filter_attack import strongest
     from fedlens.privatizers.private_data import PrivateDataError
     from fedlens.privatizers.protocol import PrivatizerError
-    from fedlens_research.framework.errors import StudyError
 
     data = with_columns(args)
     try:
@@ -85,7 +84,7 @@ def run_attack(args: argparse.Namespace) -> int:
             data_dir=args.data_dir,
             tell=tell,
         )
-    except (PrivatizerError, PrivateDataError, StudyError) as error:
+    except (PrivatizerError, PrivateDataError) as error:
         raise WrongUse(str(error)) from None
     _print(found, data)
     if args.json:

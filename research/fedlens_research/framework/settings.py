@@ -13,6 +13,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
 
+from fedlens.foundation.errors import WrongUse, require_names
 from fedlens_research.framework.errors import StudyError
 
 Settings = TypeVar("Settings")
@@ -27,11 +28,10 @@ def check_names(setting: str, names: Sequence[str], known: Iterable[str]) -> Non
     Raises:
         StudyError: the message lists the choices.
     """
-    choices = list(known)
-    if not names:
-        raise StudyError(f"{setting} must name at least one of {', '.join(choices)}")
-    if strange := [name for name in names if name not in choices]:
-        raise StudyError(f"{setting}: {strange[0]!r} is unknown: choose of {', '.join(choices)}")
+    try:
+        require_names(setting, names, known)
+    except WrongUse as error:
+        raise StudyError(str(error)) from None
 
 
 def parse_points(

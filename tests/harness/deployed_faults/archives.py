@@ -126,7 +126,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="parsers whose name has this in it")
     parser.add_argument("--seconds", type=float, default=math.inf, help="most a parser, of CPU")
     args = parser.parse_args()
-    home = Path("/dev/shm")  # noqa: S108  (only where there is one: files of a moment)
+    home = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=home if home.is_dir() else None) as folder:
         for target in archives(Path(folder)):
             if args.only not in target.name:

@@ -127,9 +127,7 @@ def _at_random(call: int) -> None:
     real, seconds = desk_api.__dict__["take"], float(np.random.default_rng(call).uniform(0.0, 0.15))
 
     def take(*args: Any, **kwargs: Any) -> Any:
-        subprocess.Popen(  # noqa: S603  (another process, for Python's own timers wait for it)
-            [sys.executable, "-S", "-c", _KILL, str(os.getpid()), str(seconds)]
-        )
+        subprocess.Popen([sys.executable, "-S", "-c", _KILL, str(os.getpid()), str(seconds)])
         setattr(desk_api, "take", real)  # noqa: B010
         return real(*args, **kwargs)
 
@@ -259,7 +257,7 @@ def _send_all(desk: Desk, place: str, folder: Path) -> None:
             desk.send(port, token)
 
 
-class _dashboard:  # noqa: N801  (used as a function)
+class _dashboard:
     """A dashboard in a process of its own: the process, its port, its token."""
 
     def __init__(self, place: str, folder: Path, edge: str, call: int) -> None:
@@ -268,7 +266,7 @@ class _dashboard:  # noqa: N801  (used as a function)
     def __enter__(self) -> tuple[subprocess.Popen[str], int, str]:
         token, log = secrets.token_hex(16), self._folder / "dashboard.log"
         with log.open("a") as errors:
-            self._process = subprocess.Popen(  # noqa: S603  (our own program)
+            self._process = subprocess.Popen(
                 [sys.executable, "-m", __name__, self._place, token, "0", *self._fate],
                 stdout=subprocess.DEVNULL,
                 stderr=errors,

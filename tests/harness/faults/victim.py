@@ -145,7 +145,7 @@ class Victim:
                 mishap.grid(grid)
             train(self.config, directory, grid, store_url=self.store)
         except FedlensError as error:
-            print(f"{type(error).__name__}: {error}", file=sys.stderr)  # noqa: T201
+            print(f"{type(error).__name__}: {error}", file=sys.stderr)
             raise SystemExit(1) from None
 
 

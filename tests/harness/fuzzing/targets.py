@@ -60,7 +60,7 @@ class FuzzTarget:
 @contextmanager
 def targets() -> Iterator[dict[str, FuzzTarget]]:
     """All targets by name, with a folder for their files as long as the context lasts."""
-    home = Path("/dev/shm")  # noqa: S108  (only where there is one: files of a moment)
+    home = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=home if home.is_dir() else None) as folder:
         made = [
             *_messages(),
