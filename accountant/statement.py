@@ -30,7 +30,9 @@ class Spending:
     dp_order: float
     """The Rényi order that gave it; 0 if none did."""
     dp_method: str
-    """Which computation gave it, see `fedlens.accountant.dp.differential`; ``none`` without a finite ε."""
+    """Which computation gave it, see `fedlens.accountant.dp.differential`; ``none`` without a
+    finite ε.
+    """
     delta_dp: float
     dp_epsilon_at_bdp_delta: float
     """Differential privacy's ε at ``delta_bdp``: what to compare the Bayesian figures with."""

@@ -188,7 +188,9 @@ class TrainRequest:
     enrolled: int
     """Users that the node said it hosts. ``users`` travels as one bit for each of them."""
     key: bytes
-    """The run's, for the seeds of users' batches and of a filter's noise: see `fedlens.client.users.seeds`."""
+    """The run's, for the seeds of users' batches and of a filter's noise: see
+    `fedlens.client.users.seeds`.
+    """
     records_per_user: int
     """User mode: records that a user has at most and is computed as if having; 0: the node's."""
     filter: FilterSettings | None = None

@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 from fedlens.foundation.secure_sum.unguessable import turned, turned_back
 
 SALT = "salt"
-"""Field of fresh randomness beside what is private: see `fedlens.foundation.secure_sum.unguessable`."""
+"""Field of fresh randomness beside what is private: see
+`fedlens.foundation.secure_sum.unguessable`.
+"""
 
 
 def fresh_salt() -> bytes:

@@ -1,4 +1,7 @@
-"""The script Streamlit runs: page set-up and navigation. Start it with :mod:`fedlens.dashboard.serve`."""
+"""The script that Streamlit runs: page set-up and navigation.
+
+`fedlens.dashboard.serve` starts it.
+"""
 
 from collections.abc import Iterator
 from urllib.parse import quote

@@ -1,6 +1,7 @@
 """Logs of our own processes: one line an event, as text or JSON, on standard error.
 
-No log line holds a user's figure or an exception of a node's handler; `fedlens.client.app` sees to that.
+No log line holds a user's figure or an exception of a node's handler; `fedlens.client.app` sees to
+that.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from datetime import UTC, datetime
 
 FORMAT_VARIABLE = "FEDLENS_LOG"
 """Environment variable: ``json`` for one JSON object a line; anything else for text."""
-OURS = ("accountant", "client", "dashboard", "fedlens", "privatizers", "server", "simulations")
+OURS = ("fedlens",)
 
 
 class JsonLines(logging.Formatter):

@@ -2,10 +2,10 @@
 
 ``FEDLENS_TRACES=otlp`` sends spans to a collector, as OpenTelemetry's own variables say
 (``OTEL_EXPORTER_OTLP_ENDPOINT``); the path of a file has them appended to it as JSON, one a line.
-Spans are a run, its rounds, and the parts that `fedlens.foundation.profile` names: messages, accounting,
-noise, the store. Their attributes are the run's name, the round's number and the task: nothing of
-users, and no exception's text. Their *times* tell how long rounds took, and with that something of
-who was drawn: traces are for the operator's eyes, like logs.
+Spans are a run, its rounds, and the parts that `fedlens.foundation.profile` names: messages,
+accounting, noise, the store. Their attributes are the run's name, the round's number and the task:
+nothing of users, and no exception's text. Their *times* tell how long rounds took, and with that
+something of who was drawn: traces are for the operator's eyes, like logs.
 """
 
 from __future__ import annotations

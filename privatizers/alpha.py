@@ -211,7 +211,8 @@ class AlphaPrivatizer(Privatizer):
     Args:
         filter: the releaser, a network of (records, noise[, choice]) with a ``noise_shape``.
         adversary: a network of (released[, side information]) to sensitive logits; of the code in
-            place of what is released where the filter shows one (`fedlens.privatizers.protocol.Seen`).
+            place of what is released where the filter shows one
+            (`fedlens.privatizers.protocol.Seen`).
         objective: what is minimised.
         utility: a classifier of released records; it learns with the releaser.
         fixed_utility: the provider's such network instead; it does not learn.

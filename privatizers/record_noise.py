@@ -16,11 +16,11 @@ records of one thing (the frames of a video, a picture compressed anew) releases
 and no key helps there. Equal records have equal releases, and show that they are equal.
 
 A key is for *one* filter: with one for two, a record has one noise behind both, and the difference
-of its releases is free of it. `fedlens.api.filter_noise.keyed_noise` derives a key for each, of every bit
-of its numbers. So **who supplies filters can have a record's noise drawn anew**: ten filters that
-differ in the last bit of one weight release a record with ten independent noises, which average
-like any ten. What a code certifies holds for each filter by itself; a device that takes filters
-from others must count them.
+of its releases is free of it. `fedlens.api.filter_noise.keyed_noise` derives a key for each, of
+every bit of its numbers. So **who supplies filters can have a record's noise drawn anew**: ten
+filters that differ in the last bit of one weight release a record with ten independent noises,
+which average like any ten. What a code certifies holds for each filter by itself; a device that
+takes filters from others must count them.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """The Flower ServerApp: reads its run config and trains.
 
-Besides the settings of `fedlens.server.config.tree`, the run config holds ``run.out``, the absolute path
-of the run's directory (a fresh one under ``$FEDLENS_HOME/runs`` when empty; an existing run is
-resumed), ``run.name``, the name of that fresh directory, ``run.store``, the URL of the store where
-it has no password (`fedlens.server.run.store`), and ``run.only_copy``, by which an operator says that a
-run's folder that was moved or restored is the only one. `fedlens.server.paths` limits which files
-they may name.
+Besides the settings of `fedlens.server.config.tree`, the run config holds ``run.out``, the
+absolute path of the run's directory (a fresh one under ``$FEDLENS_HOME/runs`` when empty; an
+existing run is resumed), ``run.name``, the name of that fresh directory, ``run.store``, the URL of
+the store where it has no password (`fedlens.server.run.store`), and ``run.only_copy``, by which an
+operator says that a run's folder that was moved or restored is the only one.
+`fedlens.server.paths` limits which files they may name.
 """
 
 from __future__ import annotations

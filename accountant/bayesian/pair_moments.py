@@ -1,9 +1,9 @@
 """Moments of the privacy loss when one unit is replaced by another at a given distance.
 
 Neighbouring data sets give μ = (1−q)·P₀ + q·P₁ and ν = (1−q)·P₀ + q·P₂, Gaussians of deviation z
-whose means lie at most 1 apart in units of the sensitivity 2C; see `fedlens.accountant.dp.replaced`.
-How far apart P₁ and P₂ are, d = ‖u_i − u_j‖/(2C), depends on the pair of users, and so does the
-cost.
+whose means lie at most 1 apart in units of the sensitivity 2C; see
+`fedlens.accountant.dp.replaced`. How far apart P₁ and P₂ are, d = ‖u_i − u_j‖/(2C), depends on the
+pair of users, and so does the cost.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ def pair_log_moments(
     * joint convexity of (μ, ν) ↦ E_ν[(μ/ν)^α]: at most 1 + q·(exp(α(α−1)·d²/(2z²)) − 1);
     * 1 + Σ_{j≥2} binom(α,j)·q^j·T_j, with the ternary divergences T_j of Wang, Balle,
       Kasiviswanathan, arXiv:1808.00087, theorem 9. P₁ − P₂ is the integral, along the segment
-      between their means, of a derivative that is proportional to d, so `fedlens.accountant.dp.replaced`'s
-      second bound on T_j holds times d^j; its first does not depend on d.
+      between their means, of a derivative that is proportional to d, so
+      `fedlens.accountant.dp.replaced`'s second bound on T_j holds times d^j; its first does not
+      depend on d.
 
     Args:
         lambdas: orders λ = α − 1, whole numbers ≥ 1.

@@ -7,8 +7,9 @@ proves what was written, not that noise was really drawn.
 
 A line says which mechanism ran, in which round, what for and on which day. All that it has of data
 is a salted hash of a noised histogram, which its own mechanism covers: see
-`fedlens.accountant.ledger.evidence`. The day is that on which the writing process opened the ledger, not
-that of the line: how far a run comes in a day depends on what the users hold who were drawn.
+`fedlens.accountant.ledger.evidence`. The day is that on which the writing process opened the
+ledger, not that of the line: how far a run comes in a day depends on what the users hold who were
+drawn.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Discrete normal numbers, exactly: integers x with probability proportional to exp(−x²/(2s²)).
 
 Canonne, Kamath, Steinke, "The Discrete Gaussian for Differential Privacy", arXiv:2004.00010. Drawn
-as `fedlens.accountant.noise.normal` draws, along the cells of Karney's algorithm D (arXiv:1303.6257): with
-x = ±(K s + J), K is drawn with probability proportional to exp(−K²/2), J uniformly from 0 .. s − 1,
-and the pair is kept with probability exp(−F (2K + F) / 2) for F = J/s; as (K + F)² = x²/s², that is
-the law. 0 is drawn with both signs, so −0 is drawn anew.
+as `fedlens.accountant.noise.normal` draws, along the cells of Karney's algorithm D
+(arXiv:1303.6257): with x = ±(K s + J), K is drawn with probability proportional to exp(−K²/2), J
+uniformly from 0 .. s − 1, and the pair is kept with probability exp(−F (2K + F) / 2) for F = J/s;
+as (K + F)² = x²/s², that is the law. 0 is drawn with both signs, so −0 is drawn anew.
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@ drawn with probability proportional to exp(−K²/2), F uniformly, and the pair 
 probability exp(−F (2K + F) / 2), else drawn anew (von Neumann's rejection, cell by cell; Karney,
 arXiv:1303.6257, draws exact normal numbers along the same split). Floats only settle comparisons
 that are clear by far more than their rounding; the others, one in 10^11, are settled with further
-bits (`fedlens.accountant.noise.decisions`). So the same bits give the same integers on every machine.
+bits (`fedlens.accountant.noise.decisions`). So the same bits give the same integers on every
+machine.
 """
 
 from __future__ import annotations

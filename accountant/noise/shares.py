@@ -1,9 +1,9 @@
 """Noise that many nodes add together, each its share: what a sum holds, and why it is enough.
 
-Every part of a sum is integers on a lattice of pitch g (`fedlens.accountant.noise.lattice`). With Δ the
-sensitivity in pitches, all rounding included, and z the noise multiplier, a central mechanism draws
-round(N(0, s₀²)) with s₀ = ⌈zΔ⌉. Here each node adds a discrete normal number N_Z(0, σ²) to each
-coordinate of its own clipped sum, with
+Every part of a sum is integers on a lattice of pitch g (`fedlens.accountant.noise.lattice`). With
+Δ the sensitivity in pitches, all rounding included, and z the noise multiplier, a central
+mechanism draws round(N(0, s₀²)) with s₀ = ⌈zΔ⌉. Here each node adds a discrete normal number
+N_Z(0, σ²) to each coordinate of its own clipped sum, with
 
     σ = ⌈(s₀ + 1) / √h⌉,    so that    h σ² ≥ (s₀ + 1)²,
 

@@ -23,7 +23,9 @@ def prepare(
     source: RecordSource, wanted: Preparation, out: Path, *, replace: bool = False,
     told: Told = lambda _: None,
 ) -> NodeReport:  # fmt: skip
-    """Write a node's store of a source's records; see `fedlens.client.node.store` for what is in it.
+    """Write a node's store of a source's records.
+
+    What is in it: `fedlens.client.node.store`.
 
     Guarantees: ``out`` is whole or not there; one record is in memory at a time.
 

@@ -1,6 +1,7 @@
 """Where images' frequencies lie: each user's means and squares, to centre and scale features by.
 
-The first of two sums that a filter is fitted on (`fedlens.privatizers.pair_moments`). It asks for no label.
+The first of two sums that a filter is fitted on (`fedlens.privatizers.pair_moments`). It asks for
+no label.
 """
 
 from __future__ import annotations

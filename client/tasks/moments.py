@@ -25,9 +25,9 @@ MOST_VALUES = 2**22
 
 
 class MomentsLocalTask:
-    """Updates are `fedlens.privatizers.pair_moments.contribution`, a block for each pair, flattened.
+    """Updates are the contributions of `fedlens.privatizers.pair_moments`, a block for each pair.
 
-    A record's pair is (class x values + value).
+    The blocks are flattened. A record's pair is (class x values + value).
 
     Raises:
         NodeDataError: the users do not hold the attribute that is to be hidden, the request lacks

@@ -39,7 +39,8 @@ class ClientTask(Protocol):
         """Record mode: the *unclipped* contributions of drawn records, at most one each, [n, P].
 
         That of a record depends on that record and public state only; no record at all gives no
-        row, of the same P. Drawing, clip and noise are not the task's: `fedlens.client.record_sums`.
+        row, of the same P. Drawing, clip and noise are not the task's:
+        `fedlens.client.record_sums`.
 
         Raises:
             NodeDataError: this kind of task has no record mode.

@@ -34,7 +34,8 @@ def record_gradients(
         hinge: whether the loss is max(0, 1 - score), in place of -score.
 
     Returns:
-        For each parameter, in their order, what `fedlens.client.update.clipping.Layered` takes, float32.
+        For each parameter, in their order, what `fedlens.client.update.clipping.Layered` takes,
+        float32.
     """
     with _watched(critic) as seen:
         scores = critic(images, labels)

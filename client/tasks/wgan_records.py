@@ -2,11 +2,11 @@
 
 DP-SGD (Abadi et al., arXiv:1607.00133, algorithm 1): each step draws every record of the node with
 probability q, clips its gradient to C, sums, adds N(0, (zC)^2) and divides by a fixed number, all
-of which `fedlens.client.record_sums` does. A record's gradient is that of the critic's loss on the record
-itself, against generated images of its class: the latter are public, and inside the clip they
-cancel what all records have in common, which would otherwise fill it. Clipping and noise are the
-project's own, since a record with a non-finite gradient must contribute nothing and the noise must
-come from the operating system's entropy.
+of which `fedlens.client.record_sums` does. A record's gradient is that of the critic's loss on the
+record itself, against generated images of its class: the latter are public, and inside the clip
+they cancel what all records have in common, which would otherwise fill it. Clipping and noise are
+the project's own, since a record with a non-finite gradient must contribute nothing and the noise
+must come from the operating system's entropy.
 """
 
 from __future__ import annotations

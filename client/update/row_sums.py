@@ -25,7 +25,8 @@ def clip_and_sum_rows(
 ) -> tuple[Tensor, Tensor]:
     """Clip rows to the L2 norm C = ``clipping_norm`` and add them up on the sum's lattice.
 
-    Guarantees: those of `fedlens.client.update.clipping.clip_and_sum`. Rows in float32 are scaled and cut in
+    Guarantees: those of `fedlens.client.update.clipping.clip_and_sum`. Rows in float32 are scaled
+        and cut in
     float32, by a factor so little smaller (2^-22) that no rounding takes a contribution past C;
     they are added up as whole numbers of pitches, which rounds nothing. Norms are of float64.
 

@@ -1,11 +1,11 @@
 """A node's users as a request wants them seen: capped, and filtered or in pairs with an attribute.
 
-A filter is trained first (`fedlens.client.tasks.privatizer`); then it travels in every request. Each
-record is filtered with noise that follows from the run's key, the user's id and the record itself,
-so that no other record has a part in it, what nodes keep between rounds stays valid and a run can
-be repeated. That noise is no secret and no protection by itself: filtered images never leave the
-node, only noised sums do. Server and nodes have the key, so the 32 bits that PyTorch takes of a
-seed hide no less than more would.
+A filter is trained first (`fedlens.client.tasks.privatizer`); then it travels in every request.
+Each record is filtered with noise that follows from the run's key, the user's id and the record
+itself, so that no other record has a part in it, what nodes keep between rounds stays valid and a
+run can be repeated. That noise is no secret and no protection by itself: filtered images never
+leave the node, only noised sums do. Server and nodes have the key, so the 32 bits that PyTorch
+takes of a seed hide no less than more would.
 
 Where the filter is to be trained on samples, there is none to look through yet: images are as they
 are, and a record's class is the pair of its class and its sensitive value.

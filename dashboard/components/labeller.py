@@ -3,8 +3,8 @@
 Keys may come faster than a page can be redrawn, so the browser decides which sample a key belongs
 to: the one on the screen. Each answer travels with its sample's id and an id of its own, is kept
 in the browser's storage until the server has acknowledged it, and is sent again if need be. It goes
-to `fedlens.dashboard.labelling.desk_api` and not through Streamlit: no page has to be redrawn for it, and a server
-that was started anew takes it as well.
+to `fedlens.dashboard.labelling.desk_api` and not through Streamlit: no page has to be redrawn for
+it, and a server that was started anew takes it as well.
 """
 
 from __future__ import annotations

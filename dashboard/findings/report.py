@@ -19,7 +19,7 @@ from fedlens.dashboard.runs.privacy import (
 from fedlens.dashboard.widgets.markup import card, text
 from fedlens.store import FindingEntry, RunRecord, Store
 
-_STYLE = (Path(__file__).parents[1] / "theme.css").read_text(encoding="utf-8")
+_STYLE = (Path(__file__).parents[1] / "widgets" / "theme.css").read_text(encoding="utf-8")
 _PAGE = """
 body { margin: 2rem auto; max-width: 64rem; padding: 0 1.5rem; background: var(--well);
   color: var(--ink); font: 1rem/1.5 system-ui, sans-serif; }

@@ -1,8 +1,8 @@
 """The labelling desk's own address: answers in, samples out, beside Streamlit and not through it.
 
 ``POST /desk/<project>/sync`` stores answers, then serves samples; ``/leave`` gives back what lies
-on a desk. Both stand behind `fedlens.dashboard.access.auth`, which says who asks; an answer is stored as that
-account's, whatever the browser sends.
+on a desk. Both stand behind `fedlens.dashboard.access.auth`, which says who asks; an answer is
+stored as that account's, whatever the browser sends.
 """
 
 from __future__ import annotations

@@ -37,14 +37,14 @@ class ConvReleaser(nn.Module):
         (k/2) log(1 + r²/k) nats
 
     of *anything* about a record, the capacity of the Gaussian channel with k numbers and power r²
-    (:func:`fedlens.privatizers.networks.information.gaussian_capacity`); r is set by ``capacity``. The
-    noise's covariance is learned all the same: the encoder's last layer W is free, and a unit
+    (:func:`fedlens.privatizers.networks.information.gaussian_capacity`); r is set by ``capacity``.
+    The noise's covariance is learned all the same: the encoder's last layer W is free, and a unit
     covariance behind W is (WᵀW)⁻¹ before it, in which directions are scaled and turned.
 
     The noise of the code must be the record's own: released ten times with fresh noise, a record
     tells as much as at ten times the power. A device derives it from its key and the record
-    (:mod:`fedlens.privatizers.record_noise`). No norm layers: a record's answer depends on that record and
-    its noise alone.
+    (:mod:`fedlens.privatizers.record_noise`). No norm layers: a record's answer depends on that
+    record and its noise alone.
 
     Args:
         shape: (channels, height, width) of an image, sides multiples of 4 and at least 8.

@@ -1,4 +1,4 @@
-"""Settings of the tasks whose noised sums a filter is fitted on (`fedlens.privatizers.pair_moments`)."""
+"""Settings of the tasks whose noised sums a privatizer is fitted on."""
 
 from __future__ import annotations
 

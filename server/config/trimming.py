@@ -33,8 +33,8 @@ of N users; wᵢ are whole, and rounding keeps the order. So sums are exact, and
 to the sensitivity is K·(g·√P + 2⁻⁵¹·C): the rounding of one node's vᵢ, and that of its quotient in
 float64 before (nᵢ ≤ K: larger nodes do not take part). It is added to C where the noise is drawn.
 With 130,000 coordinates and a quarter trimmed it is 5·10⁻⁵ of C for a million users, 10⁻⁸ for
-10,000. As the margin that every noise has for float32 (`fedlens.accountant.noise.lattice`: 3 to 6·10⁻⁵ of
-C), it is not in proportion to a user's own part, and Bayesian figures leave both out.
+10,000. As the margin that every noise has for float32 (`fedlens.accountant.noise.lattice`: 3 to
+6·10⁻⁵ of C), it is not in proportion to a user's own part, and Bayesian figures leave both out.
 """
 
 from __future__ import annotations

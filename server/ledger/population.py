@@ -98,7 +98,7 @@ def check_room(
     """
     schedule, population = scheduled(config), joined(config)
     if population is None or (config.split.active and not users):
-        return  # which side it is shows once its model is read: `fedlens.server.ledger.private_split`
+        return  # which side it is shows once its model is read
     first = [] if prior is None or prior.other_people else population.missing(prior).in_bulk
     events: list[Event] = []
     if len(schedule) > 1:

@@ -7,9 +7,10 @@
 ``checkpoint/release-N.safetensors``  round N's noised aggregate, until a state has taken it in
 ``checkpoint/generator-N.safetensors``  generators that stored samples were drawn from
 ``checkpoint/filter.safetensors``  the filter that the run was given, where it was given one
-``releases/round-N.safetensors``  noised releases, which diagnoses read: `fedlens.server.round.releases`
-``place.json``, ``status.json``  where the run lies (a copy does not go on by itself); how it goes
-``store.db``               the database, unless another store is named (then in ``store-url``)
+``releases/round-N.safetensors``  noised releases, which diagnoses read:
+`fedlens.server.round.releases` ``place.json``, ``status.json``  where the run lies (a copy does
+not go on by itself); how it goes ``store.db``               the database, unless another store is
+named (then in ``store-url``)
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The run's key, by which nodes seed users' batches and a filter's noise; see `fedlens.client.users.seeds`."""
+"""The run's key: nodes seed users' batches and a privatizer's noise with it."""
 
 from __future__ import annotations
 

@@ -3,9 +3,9 @@
 Two folders that spend under one run id would release twice what is booked once, and their noise
 together averages out. So a run is bound to the place where its ledger lies, and goes on only where
 folder, ledger and store agree. A folder whose files were put back in place keeps its path and its
-ledger's number: `fedlens.accountant.ledger.high_water` knows how far it had been. What is not found out: a
-copy on another machine, made with its own store, whose operator says that it is the only one; and a
-folder of which nothing but the configuration is left, whose store is elsewhere.
+ledger's number: `fedlens.accountant.ledger.high_water` knows how far it had been. What is not
+found out: a copy on another machine, made with its own store, whose operator says that it is the
+only one; and a folder of which nothing but the configuration is left, whose store is elsewhere.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The focused critic on the server: a second, sharper look of the frozen-feature critic.
 
 The warm-up's releases gave a first generator. Its samples say along which directions rows differ
-and where each class stands (`fedlens.models.focus`); what users then release is how far they are from
-there, which is several times shorter than whole rows and so bears as much less noise. The class
-masses are the warm-up's.
+and where each class stands (`fedlens.models.focus`); what users then release is how far they are
+from there, which is several times shorter than whole rows and so bears as much less noise. The
+class masses are the warm-up's.
 
 Both releases are estimates of the same class means, with noise of known size: they are averaged by
 precision, and each direction weighs as much as of what was found in it is signal (a Wiener filter).

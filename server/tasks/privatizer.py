@@ -43,8 +43,8 @@ LEAST_HIDDEN = 0.05
 class PrivatizerTask:
     """A filter, the networks that read from what it releases, and everybody's scalars.
 
-    A release has the layout of `fedlens.privatizers.networks.design.Design`: the noised mean of the users'
-    blocks over the fixed qN.
+    A release has the layout of `fedlens.privatizers.networks.design.Design`: the noised mean of
+    the users' blocks over the fixed qN.
 
     Raises:
         ShapeError: no network is built for such images.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -12,6 +11,7 @@ from flwr.app import RecordDict
 
 from fedlens.accountant.events import LEAST_NOISE
 from fedlens.client.messages import TrainReply
+from fedlens.server.round import masked_sum, step
 from fedlens.server.round.step import NoUsableReply
 from fedlens.simulations.audits.canaries import OVERLONG, Canaries
 from fedlens.simulations.audits.made_up import made_up_images, made_up_labels
@@ -158,7 +158,7 @@ def _is_taken(audited: AuditedTask, reply: Reply) -> bool:
 @contextmanager
 def _expected_warnings() -> Iterator[None]:
     """The server says which replies it refuses: here that is what is wanted of it."""
-    loggers = [logging.getLogger(f"server.{name}") for name in ("private_step", "secure_sum")]
+    loggers = [step.logger, masked_sum.logger]
     before = [logger.disabled for logger in loggers]
     for logger in loggers:
         logger.disabled = True

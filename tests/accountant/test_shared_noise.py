@@ -86,7 +86,9 @@ def test_a_sum_of_shares_has_the_law_of_one_discrete_gaussian(shares, scale):
 
 @pytest.mark.parametrize(("shares", "scale"), [(2, 1), (3, 1), (5, 1), (12, 1)])
 def test_the_correction_of_a_sum_is_within_what_is_proved(shares, scale):
-    """Exact convolution against the bound of `fedlens.accountant.noise.shares`, where it can be seen."""
+    """Exact convolution against the bound of `fedlens.accountant.noise.shares`, where it can be
+    seen.
+    """
     one = law(scale, 60)
     whole = one
     for _ in range(shares - 1):

@@ -18,7 +18,7 @@ from fedlens.privatizers.networks.releasers import ConvReleaser
 
 PAGE = "docs/how-to/train-a-privatizer.md"
 SHAPE = (3, 16, 16)
-STRANGERS = ("fedlens", "privatizers", "studies", "client", "server", "models", "foundation")
+STRANGERS = ("fedlens", "fedlens_research")
 GUARD = """
 import sys
 class Guard:

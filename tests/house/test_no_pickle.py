@@ -9,8 +9,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = (
-    "accountant", "client", "dashboard", "fedlens", "foundation", "models", "privatizers", "server",
-    "simulations", "studies",
+    "accountant", "benchmarks", "client", "dashboard", "data", "diagnosis", "fedlens", "foundation",
+    "models", "privatizers", "research", "server", "simulations", "store",
 )  # fmt: skip
 # A program of torch.export: its own file just written, and one that its owner says is trusted
 TRUSTED = {

@@ -18,7 +18,10 @@ from fedlens.store.records import StoredBatch
 from fedlens.store.sample_archive import archive
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("accountant", "client", "dashboard", "examples", "fedlens", "server", "simulations")
+FOLDERS = (
+    *("accountant", "client", "dashboard", "data", "diagnosis", "examples", "fedlens", "server"),
+    *("simulations", "store"),
+)
 ROUNDED = re.compile(r"\{(?!shown\()[^{}]*(?:epsilon|\bspent|bdp_)[^{}:]*:[,]?\.\d+[efg]\}")
 """A figure put into a text by a format, which rounds to the nearest number."""
 

@@ -2,7 +2,8 @@
 
 Which engine computes follows from public things alone (settings, architecture, device), never from
 who was drawn or what they hold. All are held to the plain loop, and none is trusted with the norm:
-`fedlens.client.update.clipping` bounds what comes out of it, and the server's checks what nodes send.
+`fedlens.client.update.clipping` bounds what comes out of it, and the server's checks what nodes
+send.
 """
 
 from __future__ import annotations

@@ -8,9 +8,9 @@ provider's network fixed):
     L = CE(f(x + σe + μ), u) − γ log mean σ²         privacy_term "log_mean_var", γ = 1/λ
     L = CE(f(x + σe + μ), u) + γ ½ log det(I + Σ^-½ Cov Σ^-½)        "gaussian_mi"
 
-Then a threshold on σ makes a mask (`fedlens.privatizers.networks.masks`), and last the constants that stand
-for what is suppressed learn by cross-entropy alone, σ frozen. The same class does both trainings:
-what its filter is says which.
+Then a threshold on σ makes a mask (`fedlens.privatizers.networks.masks`), and last the constants
+that stand for what is suppressed learn by cross-entropy alone, σ frozen. The same class does both
+trainings: what its filter is says which.
 
 The paper derives −log mean σ² as a bound on the mutual information. It is none: the logarithm of
 the mean is above the mean of the logarithms, so the term can fall while entries that are kept leak

@@ -1,9 +1,10 @@
 """Records as masks might release them that are still to be trained.
 
 What a provider answers to these is how a substitute learns to stand in for it *before* a filter is
-trained on the substitute (`fedlens_research.filters.black_box`). Answers on raw records alone say nothing
-of a record half of whose entries are a constant; answers on what the filter releases at the moment
-say nothing of what it might release in its next steps, which is what its gradient is about.
+trained on the substitute (`fedlens_research.filters.black_box`). Answers on raw records alone say
+nothing of a record half of whose entries are a constant; answers on what the filter releases at
+the moment say nothing of what it might release in its next steps, which is what its gradient is
+about.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ A study is a module with
     def run_seed(settings, trial) -> list[Row]
     def draw(rows, settings, out) -> None
 
-and a TOML file beside it, of the module's name; see `fedlens_research.framework.settings`. Other packages
-add studies through entry points in the group ``fedlens.studies``, each a `Study`.
+and a TOML file beside it, of the module's name; see `fedlens_research.framework.settings`. Other
+packages add studies through entry points in the group ``fedlens.studies``, each a `Study`.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Jafarzadeh Asl et al. 2023, section IV-C and Table I. The rule of annotated MNIST also answers
 "normal", which no image of the data is. The paper tries three readings of that answer (at random,
 thin, thick), scores each on the test images, and reports the best: a choice that is made on what it
-is scored on. `fedlens.privatizers.attacks.attackers.formula` counts on the attacker's own records what every answer
-means in place of choosing, and measures the width more finely.
+is scored on. `fedlens.privatizers.attacks.attackers.formula` counts on the attacker's own records
+what every answer means in place of choosing, and measures the width more finely.
 """
 
 from __future__ import annotations

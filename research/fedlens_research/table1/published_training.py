@@ -70,7 +70,9 @@ class PublishedSpending:
 
 
 class PublishedRecipe:
-    """The recipe, step by step, and what is measured on the way; see `fedlens_research.table1.published`.
+    """The recipe, step by step, and what is measured on the way.
+
+    `fedlens_research.table1.published` says where it is from.
 
     Raises:
         TrialFailed: fewer records than a batch.
