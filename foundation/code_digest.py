@@ -11,7 +11,7 @@ from fedlens.foundation.errors import FedlensError
 
 NODE_PACKAGES = (
     "fedlens",
-    *("fedlens.accountant", "fedlens.api", "fedlens.cli", "fedlens.client", "fedlens.data"),
+    *("fedlens.accountant", "fedlens.client", "fedlens.data"),
     *("fedlens.deploy", "fedlens.foundation", "fedlens.models", "fedlens.privatizers"),
     "fedlens.simulations",
 )

@@ -60,7 +60,8 @@ for package in ("client", "data", "privatizers", "models", "accountant", "founda
     folder = importlib.import_module("fedlens." + package).__path__
     for found in pkgutil.walk_packages(folder, f"fedlens.{package}."):
         importlib.import_module(found.name)
-print(*sorted({".".join(name.split(".")[:2]) for name in sys.modules if name.startswith("fedlens")}))
+ours = [name for name in sys.modules if name.split(".")[0] == "fedlens"]
+print(*sorted({".".join(name.split(".")[:2]) for name in ours}))
 """
 
 
