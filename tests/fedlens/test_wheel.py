@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tomllib
 import urllib.request
 import venv
 import zipfile
@@ -22,29 +21,30 @@ pytestmark = pytest.mark.slow
 
 LINK = re.compile(r"http://127\.0\.0\.1:\d+/\?token=\S+")
 PACKED = (
-    "data/embedded_data/mnist-sample.npz.xz",
-    "dashboard/components/grid.css",
-    "dashboard/components/grid.js",
+    "fedlens/data/embedded_data/mnist-sample.npz.xz",
+    "fedlens/dashboard/components/grid.css",
+    "fedlens/dashboard/components/grid.js",
     "fedlens/deploy/templates/Dockerfile",
-    "store/migrations/env.py",
-    "simulations/presets/demo.toml",
-    "research/fedlens_research/papers/mixture.toml",
-    "research/fedlens_research/table1/published.toml",
+    "fedlens/store/migrations/env.py",
+    "fedlens/simulations/presets/demo.toml",
 )
+NOT_PRODUCT = re.compile(r"mutat|fuzz|harness|benchmark|research|studies|tests/")
+"""What patches noise out, breaks things or measures papers is not for users' machines."""
 
 
-def packages(repository: Path) -> set[str]:
-    with (repository / "pyproject.toml").open("rb") as file:
-        return set(tomllib.load(file)["tool"]["importlinter"]["root_packages"])
+def folders(repository: Path) -> list[Path]:
+    """`fedlens` and the folders that its links name."""
+    links = [path for path in (repository / "fedlens").iterdir() if path.is_symlink()]
+    return [repository / "fedlens", *(path.resolve() for path in links)]
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory, repository) -> Path:
     """Built from a copy, so that the checkout stays as it is."""
     source, built = (tmp_path_factory.mktemp(name) for name in ("source", "built"))
-    for name in packages(repository):
+    for folder in folders(repository):
         ignored = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(repository / name, source / name, ignore=ignored)
+        shutil.copytree(folder, source / folder.name, symlinks=True, ignore=ignored)
     for name in ("pyproject.toml", "README.md", "LICENSE", "NOTICE"):
         shutil.copy(repository / name, source)
     for name in ("tests", "tools"):
@@ -105,20 +105,22 @@ def folder(command, settings, tmp_path_factory) -> Path:
 def test_all_packages_and_their_data_are_in_it_and_nothing_else(wheel, repository):
     names = zipfile.ZipFile(wheel).namelist()
     tops = {name.split("/")[0] for name in names if ".dist-info" not in name}
-    assert tops == packages(repository)
+    assert tops == {"fedlens"}
     assert set(PACKED) <= set(names)
+    assert [name for name in names if NOT_PRODUCT.search(name)] == []
     kinds = {".py", ".toml", ".js", ".css", ".html", ".xz"}
-    for root in packages(repository):
+    for folder in folders(repository):
+        root = "fedlens" if folder.name == "fedlens" else f"fedlens/{folder.name}"
         files = {
-            path.relative_to(repository).as_posix()
-            for path in (repository / root).rglob("*")
+            f"{root}/{path.relative_to(folder).as_posix()}"
+            for path in folder.rglob("*")
             if path.suffix in kinds and "__pycache__" not in path.parts
         }
         assert files <= set(names)
 
 
 def test_it_is_the_installed_one_that_runs(command, tmp_path, repository):
-    code = "import fedlens, server; print(fedlens.__file__, server.__file__)"
+    code = "import fedlens, fedlens.server as s; print(fedlens.__file__, s.__file__)"
     python = command.with_name("python")
     found = run(python, tmp_path, "-c", code).stdout
     assert str(repository) not in found and found.count("site-packages") == 2
