@@ -5,6 +5,14 @@ BIN    := $(VENV)/bin
 RUN    := $(VENV)/.installed
 CHECKS := $(VENV)/.installed-for-tests
 PEERS  := build/peers/.installed
+# uv where it is there, pip elsewhere; what is not compiled in advance is when it is first imported
+ifneq ($(shell command -v uv),)
+MAKE_VENV := uv venv --quiet --allow-existing --python $(PYTHON) $(VENV)
+INSTALL   := uv pip install --quiet --python $(BIN)/python -c constraints.txt
+else
+MAKE_VENV := $(PYTHON) -m venv $(VENV)
+INSTALL   := $(BIN)/python -m pip install --quiet --no-compile -c constraints.txt
+endif
 
 # The fast lane: whole files of a few seconds each, one of every kind of promise.
 QUICK  := accountant/test_account.py accountant/test_ledger.py accountant/test_privacy_events.py \
@@ -20,13 +28,12 @@ help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(RUN): pyproject.toml constraints.txt
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet -c constraints.txt torch
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e .
+	$(MAKE_VENV)
+	$(INSTALL) -e .
 	@touch $@
 
 $(CHECKS): $(RUN)
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[test]' -e ./research
+	$(INSTALL) -e '.[test]' -e ./research
 	@touch $@
 
 setup: $(CHECKS) ## create .venv with pinned dependencies, those of the tests too
