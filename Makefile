@@ -77,7 +77,11 @@ docs: setup ## build the site strictly, into build/site
 	$(BIN)/python -m sphinx -W -n --keep-going -q -b html -d build/doctrees docs build/site
 
 sbom: setup ## list all packages (CycloneDX) and their licences, into build/sbom
-	$(BIN)/python -m tools.sbom --out build/sbom
+	@mkdir -p build/sbom
+	$(PYTHON) -m venv build/sbom-tool
+	build/sbom-tool/bin/python -m pip install --quiet cyclonedx-bom==7.5.0
+	build/sbom-tool/bin/cyclonedx-py environment --pyproject pyproject.toml \
+	    --output-reproducible --output-file build/sbom/fedlens.cdx.json $(BIN)/python
 
 $(PEERS): benchmarks/peers/requirements.txt | setup
 	@mkdir -p $(@D)

@@ -212,7 +212,7 @@ class Account:
 
 def _fits(norms: NoisedNorms, event: Event) -> bool:
     """Whether norms can be the second part of what an event released."""
-    if not isinstance(event, SubsampledGaussian) or event.adjacency != "add-remove":
+    if not isinstance(event, SubsampledGaussian):
         return False
     alike = event.clipping_norm == norms.clipping_norm and event.count == 1
     return alike and 0 < event.noise_multiplier < norms.noise

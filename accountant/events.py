@@ -13,9 +13,9 @@ from typing import Any, ClassVar, Literal, Self, get_args
 from fedlens.foundation.errors import WrongUse
 
 Unit = Literal["user", "record"]
-Sampler = Literal["poisson", "without-replacement", "none"]
-Adjacency = Literal["add-remove", "replace-one"]
-Kind = Literal["gaussian", "poisson", "replaced"]
+Sampler = Literal["poisson", "none"]
+Adjacency = Literal["add-remove"]
+Kind = Literal["gaussian", "poisson"]
 
 LEAST_NOISE = 1e-6
 _LARGEST = 1e300
@@ -37,17 +37,13 @@ class PricedMechanism:
     ``poisson``
         N(0, z²) against (1−q)·N(0, z²) + q·N(1, z²), in both directions: one unit is added or
         removed, and takes part with probability q. Mironov, Talwar, Zhang, arXiv:1908.10530.
-    ``replaced``
-        (1−q)·P₀ + q·P₁ against (1−q)·P₀ + q·P₂, where P₀, P₁ and P₂ are Gaussians of deviation z
-        whose means lie at most 1 apart: one unit is replaced by another, and that place takes part
-        with probability q. Wang, Balle, Kasiviswanathan, arXiv:1808.00087.
     """
 
     kind: Kind
     sampling_rate: float
     """q in (0, 1]; 1 for ``gaussian``."""
     noise: float
-    """z ≥ 0: noise standard deviation over the L2 sensitivity *under the event's adjacency*."""
+    """z ≥ 0: noise standard deviation over the L2 sensitivity."""
 
 
 def _require(holds: bool, name: str, value: object, mend: str) -> None:
@@ -117,7 +113,7 @@ class SubsampledGaussian(_Noised):
 
     Every unit takes part with probability ``sampling_rate``; its contribution has L2 norm at most
     ``clipping_norm`` = C; noise of standard deviation ``noise_multiplier · C`` is added to the
-    *sum*. Adding or removing one unit moves the sum by at most C, replacing one by at most 2C.
+    *sum*. Adding or removing one unit moves the sum by at most C.
     Whatever is computed from the noised sum alone costs nothing more.
     """
 
@@ -127,14 +123,13 @@ class SubsampledGaussian(_Noised):
     unit: Unit
     """Whose presence is hidden: a whole user, or one record."""
     sampler: Sampler
-    """``poisson``: each unit decided by itself. ``without-replacement``: a cohort of fixed size q
-    times the population, all such cohorts being equally likely. ``none``: all units take part."""
+    """``poisson``: each unit decided by itself. ``none``: all units take part."""
     adjacency: Adjacency
-    """Neighbouring data sets differ by one unit added or removed, or by one replaced."""
+    """Neighbouring data sets differ by one unit added or removed."""
     sampling_rate: float
     """q in (0, 1]; 1 where the sampler is ``none``."""
     noise_multiplier: float
-    """z ≥ 1e-6: noise standard deviation over the clipping norm C, *whatever the adjacency*.
+    """z ≥ 1e-6: noise standard deviation over the clipping norm C.
     0: no one is protected, ε = ∞."""
     clipping_norm: float
     """C > 0: L2 bound of one unit's contribution."""
@@ -151,26 +146,17 @@ class SubsampledGaussian(_Noised):
         full = self.sampler != "none" or q == 1
         _require(full, "sampling_rate", q, "must be 1 when sampler is 'none'")
         _require(bound > 0, "clipping_norm", bound, "give a number above 0")
-        fixed = self.sampler == "without-replacement"
-        mend = (
-            "a cohort of fixed size is drawn from a population of fixed size, so adding or "
-            "removing a unit is not defined there: account for 'replace-one'"
-        )
-        _require(not fixed or self.adjacency != "add-remove", "adjacency", self.adjacency, mend)
 
     @property
     def sensitivity(self) -> float:
-        """L2 sensitivity of the sum under this adjacency: C, or 2C when a unit is replaced."""
-        return self.clipping_norm * (1.0 if self.adjacency == "add-remove" else 2.0)
+        """L2 sensitivity of the sum: C."""
+        return self.clipping_norm
 
     @property
     def mechanism(self) -> PricedMechanism:
         """The mechanism in the accountants' terms."""
-        noise = self.noise_multiplier * self.clipping_norm / self.sensitivity
-        if self.sampling_rate == 1.0:
-            return PricedMechanism("gaussian", 1.0, noise)
-        kind: Kind = "poisson" if self.adjacency == "add-remove" else "replaced"
-        return PricedMechanism(kind, self.sampling_rate, noise)
+        kind: Kind = "gaussian" if self.sampling_rate == 1.0 else "poisson"
+        return PricedMechanism(kind, self.sampling_rate, self.noise_multiplier)
 
 
 @dataclass(frozen=True)
@@ -187,7 +173,7 @@ class GaussianRelease(_Noised):
     unit: Unit
     """Whose presence is hidden: a whole user, or one record."""
     adjacency: Adjacency
-    """What ``sensitivity`` is the sensitivity to: a unit added or removed, or one replaced."""
+    """What ``sensitivity`` is the sensitivity to: a unit added or removed."""
     sensitivity: float
     """> 0: most by which the vector changes in L2 norm between neighbouring data sets."""
     noise_multiplier: float

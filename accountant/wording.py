@@ -39,13 +39,8 @@ def method_in_words(bound: Bound) -> str:
 def neighbours_in_words(event: Event) -> str:
     """Between which data sets the guarantee holds."""
     if event.unit == "user":
-        whose = "one user with all of their data"
-        other = "one user's data by another's"
-    else:
-        whose, other = "one record (not all of a user's)", "one record by any other"
-    return (
-        f"adding or removing {whose}" if event.adjacency == "add-remove" else f"replacing {other}"
-    )
+        return "adding or removing one user with all of their data"
+    return "adding or removing one record (not all of a user's)"
 
 
 def releases_in_words(schedule: Schedule) -> str:
@@ -61,7 +56,7 @@ def differential(schedule: Schedule, bound: Bound, delta: float) -> str:
     """The differential privacy guarantee in one sentence.
 
     Args:
-        schedule: what was released, one event at least, all of one unit and adjacency.
+        schedule: what was released, one event at least, all of one unit.
         bound: a finite ε at ``delta``.
         delta: δ.
     """
@@ -101,12 +96,7 @@ def _release(event: Event, times: int) -> str:
 def _drawn(event: SubsampledGaussian) -> str:
     if event.sampler == "none" or event.sampling_rate == 1:
         return f"every {event.unit} in each of them"
-    if event.sampler == "poisson":
-        return (
-            f"each {event.unit} drawn with probability {event.sampling_rate:g} by Poisson sampling "
-            "whose outcome is kept secret"
-        )
     return (
-        f"cohorts of fixed size, {event.sampling_rate:g} of all {event.unit}s, drawn afresh each "
-        "time and kept secret"
+        f"each {event.unit} drawn with probability {event.sampling_rate:g} by Poisson sampling "
+        "whose outcome is kept secret"
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from copy import copy
 from itertools import pairwise
 
 import numpy as np
@@ -81,13 +80,6 @@ class Inquiry:
         self.geometry.add(means)
         self.named = len(hypotheses)
         self.geometry.add(self._surprises(base))
-
-    def observing(self, observed: Observed) -> Inquiry:
-        """The same about another run that asked the same; what is added to it is its own."""
-        made = copy(self)
-        made.observed, made.hypotheses = observed, list(self.hypotheses)
-        made.geometry = self.geometry.branched()
-        return made
 
     def add(self, hypotheses: Sequence[Hypothesis]) -> None:
         """Look at more hypotheses; the reference is not taken to differ in their ways."""

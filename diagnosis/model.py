@@ -141,12 +141,6 @@ class Geometry:
         gram[:before, before:] = gram[before:, :before].T
         self._gram, self._still = gram, None
 
-    def branched(self) -> Geometry:
-        """The same, to which more can be added by itself."""
-        made = copy(self)
-        made._vectors = list(self._vectors)
-        return made
-
     def rescaled(self, factors: Vector) -> Geometry:
         """The same with every vector, in the order of `gram`, times a factor of its own.
 

@@ -113,7 +113,6 @@ def read_kept(path: Path) -> KeptAnswer | None:
         content = json.loads(path.read_text(encoding="utf-8"))
         if content["format"] != FORMAT:
             return None
-        # An earlier version's file has no reference.
-        return KeptAnswer(content.get("reference", ""), content["diagnosis"], content["looks"])
+        return KeptAnswer(content["reference"], content["diagnosis"], content["looks"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None

@@ -142,13 +142,6 @@ class FindingMethods(Transactions):
             elif note.strip():
                 _enter(session, row, "note", {"text": note.strip()}, author)
 
-    def note_finding(self, finding_id: int, text: str, *, author: str) -> None:
-        """Add a note to a finding."""
-        _check_words("text", text, LONGEST_NOTE)
-        with self._writing() as session:
-            row = _required(session, finding_id)
-            _enter(session, row, "note", {"text": text.strip()}, author)
-
     def add_evidence(
         self, finding_id: int, kind: EvidenceKind, content: Mapping[str, Any], *, author: str
     ) -> None:

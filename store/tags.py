@@ -77,8 +77,6 @@ class TagMethods(Transactions):
     ) -> list[TagEntry]:
         """Who gave and took which tags of a run's samples on which day, the last first.
 
-        What an earlier version of the store did is not in it.
-
         Args:
             run_id: of the run.
             sample_id: of one of its samples alone; None for all.

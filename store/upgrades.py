@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -73,13 +73,9 @@ def upgrade(url: str | Path) -> StoreStatus:
         if connection.dialect.name == "postgresql":
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
         _check_upgradable(connection, location)
-        before = _context(connection).get_current_revision()
-        if before != head():
+        if _context(connection).get_current_revision() != head():
             _migrate(connection)
-        status = _status(connection)
-    if location.path is not None and before not in (None, status.current):
-        _forget_dropped(location)
-    return status
+        return _status(connection)
 
 
 def check(url: str | Path) -> StoreStatus:
@@ -172,17 +168,6 @@ def _connection(location: Location, *, create: bool) -> Iterator[Connection]:
             writer = engine.execution_options(write=create)
             with writer.begin() as connection:
                 yield connection
-    finally:
-        engine.dispose()
-
-
-def _forget_dropped(location: Location) -> None:
-    """Write an SQLite file anew, so that no page of it holds what a migration took out."""
-    engine = make_engine(location)
-    try:
-        with clear_errors(location), closing(engine.raw_connection()) as connection:
-            for command_ in ("VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)"):
-                connection.cursor().execute(command_)
     finally:
         engine.dispose()
 

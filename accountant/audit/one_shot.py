@@ -12,11 +12,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import log_ndtr
 from scipy.stats import norm
 
 from fedlens.accountant.audit.one_run import Coins, Scores
-from fedlens.accountant.bounds import require_probability
 from fedlens.foundation.errors import WrongUse
 
 _HALVINGS = 100
@@ -57,29 +55,6 @@ def separation(scores: Scores, included: Coins) -> Separation:
     deviation = max(math.sqrt(float(pooled)), _LEAST * float(np.abs(scores).max(initial=1.0)))
     mu = float(inside.mean() - outside.mean()) / deviation
     return Separation(mu, math.sqrt(1 / n + 1 / k + mu * mu / (2 * free)))
-
-
-def gaussian_epsilon(mu: float, delta: float) -> float:
-    """ε at which N(0, 1) and N(mu, 1) are (ε, δ)-indistinguishable; 0 for mu ≤ 0.
-
-    The exact profile of Balle & Wang, arXiv:1805.06530, theorem 8:
-    δ(ε) = Φ(mu/2 − ε/mu) − e^ε Φ(−mu/2 − ε/mu).
-    """
-    require_probability("delta", delta)
-    if mu <= 0 or _profile(0.0, mu) <= delta:
-        return 0.0
-    low, high = 0.0, mu * mu / 2 + mu * math.sqrt(-2 * math.log(delta)) + 1.0
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if _profile(middle, mu) > delta else (low, middle)
-    return high
-
-
-def _profile(epsilon: float, mu: float) -> float:
-    """δ(ε); e^ε never by itself, since it overflows where its product does not."""
-    first = float(log_ndtr(mu / 2 - epsilon / mu))
-    second = epsilon + float(log_ndtr(-mu / 2 - epsilon / mu))
-    return math.exp(first) * -math.expm1(min(0.0, second - first))
 
 
 def expected_separation(

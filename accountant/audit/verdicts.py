@@ -16,7 +16,8 @@ from fedlens.accountant.audit.finding import (
 )
 from fedlens.accountant.audit.membership import MembershipAttack
 from fedlens.accountant.audit.one_run import Coins, Scores
-from fedlens.accountant.audit.one_shot import gaussian_epsilon, separation
+from fedlens.accountant.audit.one_shot import separation
+from fedlens.accountant.dp.profiles import gaussian_epsilon
 from fedlens.accountant.wording import shown
 
 LEAST_CONTROL_AUC = 0.95
@@ -108,10 +109,10 @@ def one_shot_finding(
         most: the separation without any noise.
     """
     found = separation(scores, included)
-    low, high = (gaussian_epsilon(mu, claim.delta) for mu in found.interval(confidence))
-    sure = gaussian_epsilon(found.interval(1 - 2 * ESTIMATE_ERROR)[0], claim.delta)
-    estimate = gaussian_epsilon(found.mu, claim.delta)
-    cap = gaussian_epsilon(most, claim.delta)
+    low, high = (gaussian_epsilon(claim.delta, mu) for mu in found.interval(confidence))
+    sure = gaussian_epsilon(claim.delta, found.interval(1 - 2 * ESTIMATE_ERROR)[0])
+    estimate = gaussian_epsilon(claim.delta, found.mu)
+    cap = gaussian_epsilon(claim.delta, most)
     said = f"the canaries' scores look like ε = {estimate:.3g} [{low:.3g}, {high:.3g}]"
     words: Mapping[AuditVerdict, str] = {
         "alarm": f"{said}, above the {shown(claim.epsilon)} that is claimed; an estimate, no bound",

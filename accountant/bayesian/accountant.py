@@ -68,7 +68,7 @@ class TooManyRounds(WrongUse):
 
 
 class MixedEvents(WrongUse):
-    """An event of another unit or adjacency than those booked; such are never added up."""
+    """An event of another unit than those booked; such are never added up."""
 
 
 class BayesianAccountant:
@@ -126,7 +126,7 @@ class BayesianAccountant:
             (4, len(self._lambdas))
         )
         self._rounds = self._sampled = self._estimated = self._bounded = 0
-        self._private, self._kind = True, ("", "")
+        self._private, self._unit = True, ""
         self._diagnostics = Diagnostics(self._lambdas, least_norms, charge_doubtful)
 
     @property
@@ -158,7 +158,7 @@ class BayesianAccountant:
 
         Raises:
             TooManyRounds: there would be more than ``total_rounds``. Nothing was booked.
-            MixedEvents: another unit or adjacency than before. Nothing was booked.
+            MixedEvents: another unit than before. Nothing was booked.
             WrongUse: evidence of another clipping norm or kind, or norms above it. Nothing was
                 booked.
         """
@@ -167,7 +167,7 @@ class BayesianAccountant:
         self._check(event, sampled)
         sample = priced(event, self._lambdas, evidence)
         self._diagnostics.refuse(sample)
-        self._kind = (event.unit, event.adjacency)
+        self._unit = event.unit
         self._rounds += rounds
         self._sampled += sampled
         if not event.private:
@@ -245,13 +245,11 @@ class BayesianAccountant:
                 f"total_rounds = {self._total_rounds}: {self._sampled} rounds are booked already, "
                 f"{sampled} more cannot be covered; declare more rounds beforehand"
             )
-        for name, booked in zip(("unit", "adjacency"), self._kind, strict=True):
-            given = getattr(event, name)
-            if booked not in ("", given):
-                raise MixedEvents(
-                    f"{name} = {given!r} cannot be booked: the account is of {booked!r} events; "
-                    f"keep an account for each {name}"
-                )
+        if self._unit not in ("", event.unit):
+            raise MixedEvents(
+                f"unit = {event.unit!r} cannot be booked: the account is of {self._unit!r} events; "
+                "keep an account for each unit"
+            )
 
     def _corrected_cost(
         self, sample: PricedDistances | None, count: int, most: Floats, rounds: int

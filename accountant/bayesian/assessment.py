@@ -16,7 +16,7 @@ from fedlens.accountant.bayesian.percentiles import Percentile, capped, percenti
 from fedlens.accountant.bayesian.pricing import priced
 from fedlens.accountant.bounds import UNBOUNDED, Bound, require_count
 from fedlens.accountant.dp.differential import DifferentialAccountant
-from fedlens.accountant.events import Adjacency, Sampler, SubsampledGaussian, Unit
+from fedlens.accountant.events import Sampler, SubsampledGaussian, Unit
 from fedlens.foundation.errors import WrongUse
 
 
@@ -59,7 +59,6 @@ def assess(
     users: int | None = None,
     unit: Unit = "user",
     sampler: Sampler = "poisson",
-    adjacency: Adjacency = "add-remove",
 ) -> Assessment:
     """Assess ``rounds`` like rounds, in each of which these norms were observed.
 
@@ -68,10 +67,9 @@ def assess(
     figure: no variance is no evidence about users who were not seen.
 
     Args:
-        norms: absolute L2 norms after clipping, [m], at most C; for ``replace-one`` distances
-            between disjoint pairs of clipped updates, at most 2C. Three at least, or all at C.
+        norms: absolute L2 norms after clipping, [m], at most C. Three at least, or all at C.
         clipping_norm: C > 0.
-        noise_multiplier: noise standard deviation over C, whatever the adjacency; 0 gives no bound.
+        noise_multiplier: noise standard deviation over C; 0 gives no bound.
         sampling_rate: q in (0, 1].
         rounds: T ≥ 1.
         delta: δ in (0, 1) of every figure.
@@ -82,23 +80,17 @@ def assess(
             ``panel``, else unknown.
         unit: whose presence is hidden.
         sampler: how cohorts are drawn.
-        adjacency: what neighbours are.
 
     Raises:
         WrongUse: naming the argument and the mend.
     """
     require_count("rounds", rounds)
     event = SubsampledGaussian(
-        unit, sampler, adjacency, sampling_rate, noise_multiplier, clipping_norm
+        unit, sampler, "add-remove", sampling_rate, noise_multiplier, clipping_norm
     )
     distances = checked_norms(norms, event.sensitivity)
     if distances.size == 0:
         raise WrongUse(f"norms: none were given; give {FEWEST} at least")
-    if panel and adjacency != "add-remove":
-        raise WrongUse(
-            "panel cannot be used with adjacency = 'replace-one': disjoint pairs are not all the "
-            "pairs there are; leave one of both out"
-        )
     bayesian = BayesianAccountant(rounds, delta, lambdas=orders, gamma=gamma, charge_doubtful=False)
     bayesian.compose(event, distances, rounds)
     differential = DifferentialAccountant()

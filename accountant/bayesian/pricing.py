@@ -10,16 +10,13 @@ from numpy.typing import NDArray
 
 from fedlens.accountant.bayesian.loss_moments import log_moments
 from fedlens.accountant.bayesian.norms import BIN_EDGES, NORM_BINS, NormHistogram, checked_norms
-from fedlens.accountant.bayesian.pair_moments import pair_log_moments
 from fedlens.accountant.dp.binomial import Floats
-from fedlens.accountant.dp.replaced import replaced_divergences
 from fedlens.accountant.events import Event, GaussianRelease, PricedMechanism
 from fedlens.foundation.errors import WrongUse
 
 Norms = NormHistogram | NDArray[np.float64]
-"""Evidence of one round. Under add-remove: norms of the cohort's clipped updates, as a histogram or
-float64 [m], at most C. Under replace-one: distances ‖u_i − u_j‖ between the clipped updates of
-*disjoint* pairs of users, float64 [m] alone, at most 2C."""
+"""Evidence of one round: norms of the cohort's clipped updates, as a histogram or float64 [m], at
+most C."""
 
 
 class MisplacedEvidence(WrongUse):
@@ -89,18 +86,13 @@ def priced(
         shares, times = np.unique(distances / event.sensitivity, return_counts=True)
         weights = times.astype(np.float64)
     else:
-        shares, weights = _binned(event.adjacency, event.clipping_norm, evidence)
+        shares, weights = _binned(event.clipping_norm, evidence)
     if not event.private or not shares.size:
         return None
     return priced_at(event.mechanism, lambdas, shares, weights)
 
 
-def _binned(adjacency: str, clipping_norm: float, evidence: NormHistogram) -> tuple[Floats, Floats]:
-    if adjacency != "add-remove":
-        raise MisplacedEvidence(
-            "evidence as a histogram of norms cannot be used when a unit is replaced: give the "
-            "distances between disjoint pairs of updates, float64 [m], each at most 2C"
-        )
+def _binned(clipping_norm: float, evidence: NormHistogram) -> tuple[Floats, Floats]:
     if evidence.clipping_norm != clipping_norm:
         raise MisplacedEvidence(
             f"evidence is of clipping norm {evidence.clipping_norm!r}, the event of "
@@ -137,13 +129,7 @@ def _on_edges(
     mechanism: PricedMechanism, lambdas: tuple[int, ...]
 ) -> tuple[Floats, Floats, Floats]:
     """The moments on every edge of a histogram; at the last, C, never above the worst case's."""
-    left, right, moments = _tables(mechanism, lambdas, BIN_EDGES)
-    if mechanism.kind == "replaced":
-        orders = np.array(lambdas, dtype=np.float64)
-        alphas = tuple(float(order) for order in orders + 1)
-        worst = orders * replaced_divergences(mechanism.sampling_rate, mechanism.noise, alphas)
-        moments = np.minimum(moments, worst[:, None])
-    return left, right, moments
+    return _tables(mechanism, lambdas, BIN_EDGES)
 
 
 def _tables(
@@ -151,6 +137,4 @@ def _tables(
 ) -> tuple[Floats, Floats, Floats]:
     q, z = mechanism.sampling_rate, mechanism.noise
     left, right = log_moments(lambdas, q, shares, z)
-    if mechanism.kind == "replaced":
-        return left, right, pair_log_moments(lambdas, q, shares, z)
     return left, right, left

@@ -123,7 +123,7 @@ class PublishedAccountant:
 
         Raises:
             TooManyRounds: more rounds than were declared. Nothing was booked.
-            WrongUse: another unit or adjacency than before. Nothing was booked.
+            WrongUse: another unit than before. Nothing was booked.
         """
         self._booked.compose(event, None, rounds)
         self._private = self._private and event.private

@@ -9,7 +9,7 @@ from typing import Literal
 
 from fedlens.accountant.bounds import require_count, require_probability
 from fedlens.accountant.dp.differential import DifferentialAccountant
-from fedlens.accountant.events import LEAST_NOISE, Adjacency, Event, Sampler, SubsampledGaussian
+from fedlens.accountant.events import LEAST_NOISE, Event, Sampler, SubsampledGaussian
 from fedlens.foundation.errors import WrongUse
 
 Method = Literal["best", "rdp"]
@@ -33,7 +33,6 @@ def noise_for(
     rounds: int,
     sampling_rate: float,
     sampler: Sampler = "poisson",
-    adjacency: Adjacency = "add-remove",
     method: Method = "best",
 ) -> float:
     """The least noise multiplier with which ``rounds`` releases stay within (ε, δ).
@@ -44,11 +43,10 @@ def noise_for(
         rounds: how many releases, at least 1.
         sampling_rate: q in (0, 1].
         sampler: who takes part, as in `SubsampledGaussian`.
-        adjacency: what is hidden, as in `SubsampledGaussian`.
         method: ``best`` for the least of all bounds, ``rdp`` for the moments accountant alone.
 
     Returns:
-        z, noise over the *clipping norm* whatever the adjacency; the accountant's epsilon at this
+        z, noise over the clipping norm; the accountant's epsilon at this
         z is at most ``epsilon``, and z is at most a relative 1e-4 above the least such.
 
     Raises:
@@ -57,7 +55,7 @@ def noise_for(
     """
     require_count("rounds", rounds)
     _check(epsilon, delta, method)
-    event = SubsampledGaussian("user", sampler, adjacency, sampling_rate, 1.0, 1.0)
+    event = SubsampledGaussian("user", sampler, "add-remove", sampling_rate, 1.0, 1.0)
 
     def at(noise: float, how: Method) -> float:
         return _epsilon(replace(event, noise_multiplier=noise), rounds, delta, how)

@@ -34,8 +34,8 @@ from fedlens.accountant.dp.loss import (
     MOST_NODES,
     Complexes,
     Direction,
+    cumulant_generator,
     log_characteristic_grid,
-    log_moments,
     node_count,
 )
 from fedlens.accountant.events import PricedMechanism
@@ -63,8 +63,8 @@ class Composition:
 
     @classmethod
     def of(cls, counts: Mapping[PricedMechanism, int]) -> Composition | None:
-        """None where something was booked that has no known worst pair, or has no noise."""
-        if any(m.noise == 0 or (m.kind == "replaced" and m.sampling_rate < 1) for m in counts):
+        """None where something was booked that has no noise."""
+        if any(m.noise == 0 for m in counts):
             return None
         plain = [(m, n) for m, n in counts.items() if m.sampling_rate == 1]
         sampled = sorted((m, n) for m, n in counts.items() if m.sampling_rate < 1)
@@ -119,7 +119,7 @@ def lattice_moments(what: Composition, direction: Direction) -> Floats:
     total = t * (t + 1) / 2 * what.mu_squared
     for mechanism, count in what.sampled:
         q, z = mechanism.sampling_rate, mechanism.noise
-        total = total + count * log_moments(q, z, direction, LATTICE)
+        total = total + count * cumulant_generator(q, z, direction, LATTICE)
     result: Floats = total
     return result
 

@@ -18,8 +18,8 @@ from fedlens.accountant.events import Event, PricedMechanism
 class DifferentialAccountant:
     """An upper bound on (ε, δ) of everything booked, in whatever order it was booked.
 
-    Noise counts relative to the sensitivity under each event's own adjacency; the figure
-    of a mixture of two adjacencies, or of two units, holds for neither. Queries are kept until the
+    Noise counts relative to each event's own sensitivity; the figure of a mixture of two units
+    holds for neither. Queries are kept until the
     next booking, and work that another round can use again is kept in the process.
     """
 
@@ -47,8 +47,8 @@ class DifferentialAccountant:
     def tight(self, delta: float) -> Bound:
         """The tight ε at ``delta``: method ``analytic`` or ``contour``.
 
-        `bounds.UNBOUNDED` where no tight computation is valid: no noise, noise too small for the
-        quadrature, or a unit replaced under sampling, whose worst pair is not known.
+        `bounds.UNBOUNDED` where no tight computation is valid: no noise, or noise too small for the
+        quadrature.
         """
         require_probability("delta", delta)
         if delta not in self._known:

@@ -164,7 +164,9 @@ def log_characteristic_grid(
 
 
 @functools.lru_cache(maxsize=256)
-def log_moments(q: float, z: float, direction: Direction, lattice: tuple[float, ...]) -> Floats:
+def cumulant_generator(
+    q: float, z: float, direction: Direction, lattice: tuple[float, ...]
+) -> Floats:
     """K(t) for each t of ``lattice``, float64 [lattice]; ∞ where it would take too many points."""
     result = np.full(len(lattice), np.inf)
     for at, t in enumerate(lattice):

@@ -22,7 +22,6 @@ from fedlens.accountant.bounds import (
 )
 from fedlens.accountant.dp.binomial import Floats
 from fedlens.accountant.dp.renyi import DEFAULT_ORDERS, deltas, epsilons, renyi_divergences
-from fedlens.accountant.dp.replaced import replaced_divergences
 from fedlens.accountant.events import Event, PricedMechanism
 from fedlens.foundation.errors import WrongUse
 
@@ -33,7 +32,7 @@ class MomentsAccountant:
     """An upper bound on (ε, δ) of everything booked, through Rényi divergences.
 
     It prices the mechanisms that were booked, as they were described. The unit and the clipping
-    norm do not enter: noise counts relative to the sensitivity under each event's own adjacency.
+    norm do not enter: noise counts relative to each event's own sensitivity.
     """
 
     def __init__(self, orders: Sequence[float] = DEFAULT_ORDERS) -> None:
@@ -109,10 +108,6 @@ class MomentsAccountant:
 def mechanism_divergences(mechanism: PricedMechanism, orders: tuple[float, ...]) -> Floats:
     """D_α of one release at each order, float64 [orders], read-only and cached.
 
-    Exact for ``gaussian`` and, but for fractional orders of tiny noise, for ``poisson``; an upper
-    bound for ``replaced``.
+    Exact for ``gaussian`` and, but for fractional orders of tiny noise, for ``poisson``.
     """
-    q, z = mechanism.sampling_rate, mechanism.noise
-    if mechanism.kind == "replaced" and q < 1:
-        return replaced_divergences(q, z, orders)
-    return renyi_divergences(q, z, orders)
+    return renyi_divergences(mechanism.sampling_rate, mechanism.noise, orders)

@@ -14,8 +14,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from scipy.optimize import brentq
 from scipy.special import erfcx, log_ndtr, ndtr
+
+from fedlens.accountant.dp.roots import falling_root
 
 _ROOT = math.sqrt(2.0)
 _ROUNDING = 4e-15
@@ -40,7 +41,9 @@ def _tail(near: float) -> float:
 
 
 def gaussian_epsilon(delta: float, mu: float) -> float:
-    """The least ε ≥ 0 with `gaussian_delta` at most ``delta``, to 1e-12 relative."""
+    """The least ε ≥ 0 with `gaussian_delta` at most ``delta``, to 1e-12 relative; 0 for μ ≤ 0."""
+    if mu <= 0:
+        return 0.0
     return least_epsilon(lambda epsilon: gaussian_delta(epsilon, mu), delta, mu * mu / 2 + mu)
 
 
@@ -82,10 +85,12 @@ def least_epsilon(profile: Callable[[float], float], delta: float, guess: float)
         if high > 1e300:
             return math.inf
     target, tiny = math.log(delta), 1e-300
-    root = float(
-        brentq(
-            lambda e: math.log(max(profile(e), tiny)) - target, low, high, xtol=1e-13, rtol=1e-13
-        )
+    root = falling_root(
+        lambda epsilon: math.log(max(profile(epsilon), tiny)) - target,
+        low,
+        high,
+        xtol=1e-13,
+        rtol=1e-13,
     )
     step = 1e-13 * (1 + root)
     while profile(root) > delta:

@@ -11,8 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from scipy.optimize import brentq
-
 from fedlens.accountant.bounds import NO_ORDER, NOTHING_SPENT, UNBOUNDED, Bound
 from fedlens.accountant.dp.binomial import Floats
 from fedlens.accountant.dp.contour import (
@@ -34,6 +32,7 @@ from fedlens.accountant.dp.profiles import (
     sampled_delta,
     sampled_epsilon,
 )
+from fedlens.accountant.dp.roots import falling_root
 from fedlens.accountant.events import PricedMechanism
 
 ANALYTIC, CONTOUR = "analytic", "contour"
@@ -156,7 +155,9 @@ def _root(on: ContourLine, target: float, high: float) -> float:
         return high  # the bound that it came from holds by itself
     if on.log_delta(0.0) <= target:
         return 0.0
-    root = float(brentq(lambda e: on.log_delta(e) - target, 0.0, high, xtol=_PRECISION, rtol=1e-12))
+    root = falling_root(
+        lambda epsilon: on.log_delta(epsilon) - target, 0.0, high, xtol=_PRECISION, rtol=1e-12
+    )
     step = _PRECISION
     while root < high and on.log_delta(root) > target:
         root, step = root + step, step * 2

@@ -107,7 +107,7 @@ class Population:
         """Why the terms forbid ``event`` now, or None; arguments as `charge`. Nothing is spent.
 
         Raises:
-            PopulationError: the event is of another unit or adjacency.
+            PopulationError: the event is of another unit.
             LedgerError: the ledger was harmed since.
         """
         self._check(event)
@@ -134,7 +134,7 @@ class Population:
 
         Raises:
             OutOfBudget: it would pass the budget, or what probes may cost. Nothing was spent.
-            PopulationError: the event is of another unit or adjacency.
+            PopulationError: the event is of another unit.
             LedgerError: the ledger was harmed, or cannot be written. Nothing may be released.
         """
         self._check(event)
@@ -189,7 +189,7 @@ class Population:
 
         Raises:
             OutOfBudget: they would take ε above the budget. Nothing was spent.
-            PopulationError: an event is of another unit or adjacency, or see `missing`.
+            PopulationError: an event is of another unit, or see `missing`.
             LedgerError: the ledger was harmed, or cannot be written.
         """
         if prior.other_people:
@@ -255,7 +255,7 @@ class Population:
         """How many more rounds of ``event`` the budget allows, if no other run spends; ≤ ``most``.
 
         Raises:
-            PopulationError: the event is of another unit or adjacency.
+            PopulationError: the event is of another unit.
         """
         self._check(event)
 
@@ -277,7 +277,7 @@ class Population:
         They are about a slice where ``users`` names one.
 
         Raises:
-            PopulationError: one is of another unit or adjacency.
+            PopulationError: one is of another unit.
             LedgerError: the ledger was harmed since.
         """
         for event in events:
@@ -309,13 +309,11 @@ class Population:
             yield
 
     def _check(self, event: Event) -> None:
-        for name in ("unit", "adjacency"):
-            fixed, given = getattr(self.terms, name), getattr(event, name)
-            if fixed != given:
-                raise PopulationError(
-                    f"{name} = {given!r}, but population {self.terms.population!r} is of "
-                    f"{name} {fixed!r}: the two never add up; keep a population for each"
-                )
+        if event.unit != self.terms.unit:
+            raise PopulationError(
+                f"unit = {event.unit!r}, but population {self.terms.population!r} is of unit "
+                f"{self.terms.unit!r}: the two never add up; keep a population for each"
+            )
 
     def _why_not(self, event: Event, purpose: str = "", users: str = "") -> str | None:
         terms = self.terms

@@ -88,8 +88,7 @@ class PopulationSpending:
     def _beyond(self, event: Event, count: int, users: str) -> int | None:
         """Releases that neither side of a split has paid for; None of what is on no side."""
         split, _, side = users.rpartition("=")
-        terms = self._terms
-        apart = terms.unit == "user" and terms.adjacency == "add-remove"
+        apart = self._terms.unit == "user"
         if not (apart and split.startswith(SPLIT) and side in SIDES):
             return None
         spent = {

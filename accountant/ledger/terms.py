@@ -79,7 +79,7 @@ class PopulationTerms:
     epsilon_budget: float
     """Most that differential privacy's ε at ``delta`` may come to, over all runs."""
     adjacency: Adjacency = "add-remove"
-    """Between which data sets the guarantee holds."""
+    """Between which data sets the guarantee holds: one user or record is there or not."""
     users: int = 0
     """How many enrolled users (silos at record level) there are; 0 where that was not said."""
     probe_epsilon: float = 0.0
@@ -93,8 +93,8 @@ class PopulationTerms:
         text = isinstance(self.population, str) and self.population
         _require(bool(text), "population", self.population, "give it a name")
         _require(self.unit in ("user", "record"), "unit", self.unit, "'user' or 'record'")
-        known = self.adjacency in ("add-remove", "replace-one")
-        _require(known, "adjacency", self.adjacency, "'add-remove' or 'replace-one'")
+        adjacency = self.adjacency
+        _require(adjacency == "add-remove", "adjacency", adjacency, "it is 'add-remove'")
         delta, budget, users = self.delta, self.epsilon_budget, self.users
         _require(_real(delta) and 0 < delta < 1, "delta", delta, "give a probability in (0, 1)")
         _require(_real(budget) and budget > 0, "epsilon", budget, "give a finite number above 0")
@@ -104,8 +104,6 @@ class PopulationTerms:
         _require(_real(probes) and probes >= 0, "probes", probes, "give a finite number ≥ 0")
         named = isinstance(self.slices, str) and (not self.slices or NAME.fullmatch(self.slices))
         _require(bool(named), "slices", self.slices, "give a name of letters, digits and '_'")
-        mend = "declare none with adjacency 'replace-one': who replaces may be in another slice"
-        _require(not self.slices or self.adjacency == "add-remove", "slices", self.slices, mend)
         mend = f"make it at most 1/N for N = {users} users: a larger δ protects no one"
         _require(self.unit == "record" or users == 0 or delta <= 1 / users, "delta", delta, mend)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import streamlit as st
 
-from fedlens.dashboard.components.assets import asset
+from fedlens.dashboard.components import asset
 from fedlens.dashboard.samples.images import Sprite, base64_text
 
 _GRID = st.components.v2.component(

@@ -24,7 +24,7 @@ class KeptAlternative:
     """Another fault that would explain the same, less well."""
 
     fault: str
-    """The library's name of it; empty in what an earlier version kept."""
+    """The library's name of it."""
     says: str
     likelihood: float
     """Of the sums under it, relative to under the finding."""
@@ -150,7 +150,7 @@ def read_answer(found: Any, looks: Any = None) -> KeptDiagnosis:
 
 
 def _finding(one: Any) -> KeptFinding:
-    amount, others = one["amount"], _alternatives(one)
+    amount = one["amount"]
     return KeptFinding(
         fault=str(one["fault"]),
         says=str(one["says"]),
@@ -160,16 +160,9 @@ def _finding(one: Any) -> KeptFinding:
         high=min(1.0, float(one["high"])),
         q_value=float(one["q_value"]),
         classes=tuple(int(number) for number in one["classes"]),
-        alternatives=others,
-        certainty=float(one.get("certainty", 1 / (1 + sum(o.likelihood for o in others)))),
+        alternatives=tuple(
+            KeptAlternative(str(o["fault"]), str(o["says"]), float(o["likelihood"]))
+            for o in one["alternatives"]
+        ),
+        certainty=float(one["certainty"]),
     )
-
-
-def _alternatives(one: Any) -> tuple[KeptAlternative, ...]:
-    # Findings that an earlier version kept hold pairs of words and likelihoods.
-    earlier = [KeptAlternative("", str(w), float(p)) for w, p in one.get("instead", [])]
-    there = [
-        KeptAlternative(str(o["fault"]), str(o["says"]), float(o["likelihood"]))
-        for o in one.get("alternatives", [])
-    ]
-    return tuple(there or earlier)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import sys
 import threading
-import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from fedlens.dashboard.faults.answer import AnswerError, KeptDiagnosis, read_answer
 from fedlens.dashboard.faults.places import RunPlace
-from fedlens.dashboard.processes import CommandFailed, Handle, followed
+from fedlens.dashboard.jobs import Job, Jobs
+from fedlens.dashboard.processes import CommandFailed
 from fedlens.diagnosis.steps import DiagnosisStep, read_step
 from fedlens.diagnosis.stored_answers import (
     FOLDER,
@@ -25,14 +25,10 @@ from fedlens.diagnosis.stored_answers import (
 )
 
 MOST_SECONDS = 1800
-MOST_AT_ONCE = 20
-"""Questions that may be under way or wait: each page that is opened may ask one."""
 QUIET_SECONDS = 180
 """Without a word from a diagnosis, after which the page says that it may hang."""
 MOST_EARLIER = 50
 """Kept answers that are looked through for one of earlier sums."""
-State = Literal["waiting", "running", "failed", "cancelled"]
-# Of the whole program: any visitor can make Streamlit forget the object that holds the jobs.
 _TURN = threading.Lock()
 
 
@@ -57,37 +53,11 @@ class Question:
 
 
 @dataclass
-class Job:
-    """One question that is being answered, or could not be.
+class DiagnosisJob(Job):
+    """One question that is being answered, or could not be."""
 
-    The times are those of a computation on what was released: they tell of nothing private.
-    """
-
-    state: State = "waiting"
-    began: float = field(default_factory=time.monotonic)
-    heard: float = field(default_factory=time.monotonic)
-    """When it last said anything."""
     step: DiagnosisStep | None = None
     """Where it is; None before it said so."""
-    why: str = ""
-    """What went wrong, in one sentence, or who cancelled it."""
-    handle: Handle = field(default_factory=Handle)
-    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
-
-    @property
-    def over(self) -> bool:
-        """Whether nothing comes of it any more."""
-        return self.state in ("failed", "cancelled")
-
-    @property
-    def seconds(self) -> int:
-        """Since it was asked."""
-        return int(time.monotonic() - self.began)
-
-    @property
-    def quiet_seconds(self) -> int:
-        """Since it last said anything."""
-        return int(time.monotonic() - self.heard)
 
     @property
     def share(self) -> float:
@@ -96,32 +66,17 @@ class Job:
 
     def hear(self, line: str) -> None:
         """Take up a line of its output."""
-        self.heard = time.monotonic()
+        super().hear(line)
         self.step = read_step(line) or self.step
 
-    def begin(self) -> bool:
-        """Its turn has come; whether it is still wanted."""
-        with self._lock:
-            if not self.over:
-                self.state, self.heard = "running", time.monotonic()
-            return not self.over
 
-    def give_up(self, state: Literal["failed", "cancelled"], why: str) -> None:
-        """Nothing comes of it; what was given up first stays so."""
-        with self._lock:
-            if not self.over:
-                self.state, self.why = state, why
-
-
-class Diagnoses:
-    """All questions of this server. Safe to use from several sessions at once."""
+class Diagnoses(Jobs[Question, DiagnosisJob]):
+    """All questions of this server, whatever the sums: a run would else ask anew at each round."""
 
     def __init__(self) -> None:
-        self._jobs: dict[Question, Job] = {}
-        """Whatever the sums: a run that goes on would else ask anew with each round."""
+        super().__init__(_TURN)
         self._answers: dict[Path, tuple[int, KeptDiagnosis]] = {}
         """By the file that keeps it: when that was written, 0 where it could not be."""
-        self._lock = threading.Lock()
 
     def answer(self, question: Question) -> KeptDiagnosis | None:
         """The answer that is kept, if there is one that can be read."""
@@ -155,11 +110,7 @@ class Diagnoses:
             self._answers[path] = (written, kept)
         return kept
 
-    def job(self, question: Question) -> Job | None:
-        """The question's job, while it is under way or after it came to nothing."""
-        return self._jobs.get(question)
-
-    def ask(self, question: Question, samples: list[dict[str, Any]], classes: int) -> Job:
+    def ask(self, question: Question, samples: list[dict[str, Any]], classes: int) -> DiagnosisJob:
         """Have it answered, unless that is under way already.
 
         Args:
@@ -167,56 +118,27 @@ class Diagnoses:
             samples: synthetic ones to show faults on, each ``png`` in base64 and its ``label``.
             classes: number of classes.
         """
-        with self._lock:
-            there = self._jobs.get(question)
-            if there is not None and not there.over:
-                return there
-            going = sum(not one.over for one in self._jobs.values())
-            job = self._jobs[question] = Job()
-            if going >= MOST_AT_ONCE:
-                job.give_up("failed", f"{going} others wait already: try again later.")
-                return job
-        # A daemon, so that it does not hold up the end of the server.
-        arguments = (question, job, samples, classes)
-        threading.Thread(target=self._work, args=arguments, daemon=True).start()
-        return job
-
-    def cancel(self, question: Question, by: str) -> bool:
-        """End a question's job, running or not yet; whether there was one to end.
-
-        Args:
-            question: that was asked.
-            by: name of the account.
-        """
-        job = self.job(question)
-        if job is None or job.over:
-            return False
-        job.give_up("cancelled", f"By {by}.")
-        job.handle.end()
-        return True
+        return self._start(
+            question, DiagnosisJob(), lambda job: self._work(question, job, samples, classes)
+        )
 
     def _work(
-        self, question: Question, job: Job, samples: list[dict[str, Any]], classes: int
-    ) -> None:
-        with _TURN:
-            if not job.begin():
-                return
-            # Of what is released by now, once: more may be meanwhile, and while it waited.
-            place = question.kept_at
-            try:
-                found = _last_object(_said(command_of(question), job))
-                read_answer(found)  # what is no answer is not drawn either
-                # The command keeps its answer itself, where the run's folder can be written to.
-                if self._kept(place) is None:
-                    looks = _pictured(found, samples, classes, job)
-                    if job.over:  # cancelled meanwhile
-                        return
-                    self._take(question, place, found, looks)
-                with self._lock:
-                    if self._jobs.get(question) is job:
-                        del self._jobs[question]
-            except (CommandFailed, AnswerError, OSError) as error:
-                job.give_up("failed", str(error))
+        self, question: Question, job: DiagnosisJob, samples: list[dict[str, Any]], classes: int
+    ) -> bool:
+        # Of what is released by now, once: more may be meanwhile, and while it waited.
+        place = question.kept_at
+        found = _last_object(job.run_command(command_of(question), most_seconds=MOST_SECONDS))
+        try:
+            read_answer(found)  # what is no answer is not drawn either
+            # The command keeps its answer itself, where the run's folder can be written to.
+            if self._kept(place) is None:
+                looks = _pictured(found, samples, classes, job)
+                if job.over:  # cancelled meanwhile
+                    return False
+                self._take(question, place, found, looks)
+        except AnswerError as error:
+            raise CommandFailed(str(error)) from None
+        return True
 
     def _take(self, question: Question, place: Path, found: Any, looks: Any) -> None:
         """Keep an answer: on disk, or here alone where that cannot be."""
@@ -225,16 +147,7 @@ class Diagnoses:
             self._answers[place] = (0, answer)
 
 
-def _said(command: list[str], job: Job, given: str = "") -> str:
-    """The last line that a process writes, those before it being its steps.
-
-    Raises:
-        CommandFailed: it ended with an error, was ended, or took too long.
-    """
-    return followed(command, job.hear, most_seconds=MOST_SECONDS, given=given, handle=job.handle)
-
-
-def _pictured(found: Any, samples: list[dict[str, Any]], classes: int, job: Job) -> Any:
+def _pictured(found: Any, samples: list[dict[str, Any]], classes: int, job: DiagnosisJob) -> Any:
     """Pictures of the findings; none where they cannot be made, which is no reason to fail."""
     if not samples or not found.get("findings"):
         return {}
@@ -246,7 +159,8 @@ def _pictured(found: Any, samples: list[dict[str, Any]], classes: int, job: Job)
     }
     try:
         command = [sys.executable, "-m", "fedlens.dashboard.faults.looks"]
-        return _last_object(_said(command, job, json.dumps(asked)))
+        said = job.run_command(command, most_seconds=MOST_SECONDS, given=json.dumps(asked))
+        return _last_object(said)
     except CommandFailed:
         return {}
 

@@ -7,7 +7,7 @@ import streamlit as st
 from fedlens.dashboard.access.session import RUN_PARAMETER, store, store_url
 from fedlens.dashboard.faults.answer import KeptDiagnosis
 from fedlens.dashboard.faults.examples import examples
-from fedlens.dashboard.faults.jobs import Diagnoses, Job, Question
+from fedlens.dashboard.faults.jobs import Diagnoses, DiagnosisJob, Question
 from fedlens.dashboard.faults.places import RunPlace, places
 from fedlens.dashboard.samples.filters import classes_of
 from fedlens.dashboard.widgets.theme import tag
@@ -61,7 +61,7 @@ def kept(run_id: str) -> KeptDiagnosis | None:
     return diagnoses().answer(Question(place))
 
 
-def ask(run: RunRecord, question: Question) -> Job:
+def ask(run: RunRecord, question: Question) -> DiagnosisJob:
     """Have a question answered in the background."""
     classes = classes_of(run.run_id)
     shown = examples(store(), run.run_id, classes)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from fedlens.dashboard.faults.jobs import QUIET_SECONDS, Job
+from fedlens.dashboard.faults.jobs import QUIET_SECONDS, DiagnosisJob
 from fedlens.dashboard.widgets.markup import text
 from fedlens.diagnosis.steps import STEPS
 
 
-def progress(job: Job) -> str:
+def progress(job: DiagnosisJob) -> str:
     """A diagnosis that is under way or waits for its turn."""
     if job.state == "waiting":
         title, below = "Waiting for another diagnosis", ""
@@ -21,11 +21,11 @@ def progress(job: Job) -> str:
     )
 
 
-def _step(job: Job) -> str:
+def _step(job: DiagnosisJob) -> str:
     return "Starting" if job.step is None else job.step.words
 
 
-def _bar(job: Job) -> str:
+def _bar(job: DiagnosisJob) -> str:
     percent = round(100 * job.share)
     return (
         f'<div class="meter" role="progressbar" aria-label="Diagnosis" aria-valuemin="0" '
@@ -33,7 +33,7 @@ def _bar(job: Job) -> str:
     )
 
 
-def _list(job: Job) -> str:
+def _list(job: DiagnosisJob) -> str:
     """All steps, those that are done ticked off."""
     place = 0 if job.step is None else job.step.place
     items = []
@@ -44,7 +44,7 @@ def _list(job: Job) -> str:
     return f'<ol class="steps">{"".join(items)}</ol>'
 
 
-def _quiet(job: Job) -> str:
+def _quiet(job: DiagnosisJob) -> str:
     """What is said of one that has not been heard of for long."""
     if job.state != "running" or job.quiet_seconds < QUIET_SECONDS:
         return ""
@@ -54,7 +54,7 @@ def _quiet(job: Job) -> str:
     )
 
 
-def failed(job: Job) -> str:
+def failed(job: DiagnosisJob) -> str:
     """One that ended with an error, or was killed."""
     at = "" if job.step is None else f" It was at: {job.step.words.lower()}."
     return (
@@ -63,7 +63,7 @@ def failed(job: Job) -> str:
     )
 
 
-def cancelled(job: Job) -> str:
+def cancelled(job: DiagnosisJob) -> str:
     """One that was ended before it was done."""
     return (
         '<p class="over">No answer</p><h2>The diagnosis was cancelled</h2>'

@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 import sys
 import threading
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from fedlens.dashboard.faults.places import RunPlace
-from fedlens.dashboard.processes import CommandFailed, followed
+from fedlens.dashboard.jobs import Job, Jobs
+from fedlens.dashboard.processes import CommandFailed
 
 FOLDER = "students"
 FORMAT = "fedlens-students-1"
@@ -23,9 +23,7 @@ MOST_SECONDS = 3600
 SHARES = 4
 """Students of a curve."""
 _LAST = 300
-# Of the whole program: any visitor can make Streamlit forget the object that holds the jobs.
 _TURN = threading.Lock()
-TrainingState = Literal["waiting", "running", "failed"]
 
 
 @dataclass(frozen=True)
@@ -64,30 +62,26 @@ class TaughtStudents:
 
 
 @dataclass
-class TrainingJob:
+class TrainingJob(Job):
     """Training that is under way, or came to nothing."""
 
-    state: TrainingState = "waiting"
-    began: float = field(default_factory=time.monotonic)
     done: list[str] = field(default_factory=list)
     """What each student that is trained has reached, in words."""
-    why: str = ""
-    """What went wrong, in one sentence."""
 
-    @property
-    def seconds(self) -> int:
-        """Since it was asked for."""
-        return int(time.monotonic() - self.began)
+    def hear(self, line: str) -> None:
+        """Take up a line of its output."""
+        super().hear(line)
+        if line.rstrip().endswith(" labels"):
+            self.done.append(line.strip()[:_LAST])
 
 
-class StudentJobs:
-    """All training of this server. Safe to use from several sessions at once."""
+class StudentJobs(Jobs[LabelsOfProject, TrainingJob]):
+    """All training of this server."""
 
     def __init__(self) -> None:
-        self._jobs: dict[Path, TrainingJob] = {}
+        super().__init__(_TURN)
         self._here: dict[Path, TaughtStudents] = {}
         """What a folder that cannot be written to could not keep."""
-        self._lock = threading.Lock()
 
     def taught(self, labels: LabelsOfProject) -> TaughtStudents | None:
         """What is kept, if there is anything that can be read."""
@@ -100,47 +94,19 @@ class StudentJobs:
             pass
         return self._here.get(labels.kept_at)
 
-    def job(self, labels: LabelsOfProject) -> TrainingJob | None:
-        """The training, while it is under way or after it failed."""
-        return self._jobs.get(labels.kept_at)
-
     def ask(self, labels: LabelsOfProject) -> TrainingJob:
         """Have students trained, unless that is under way already."""
-        with self._lock:
-            there = self._jobs.get(labels.kept_at)
-            if there is not None and there.state != "failed":
-                return there
-            job = self._jobs[labels.kept_at] = TrainingJob()
-        # A daemon, so that it does not hold up the end of the server.
-        threading.Thread(target=self._work, args=(labels, job), daemon=True).start()
-        return job
+        return self._start(labels, TrainingJob(), lambda job: self._work(labels, job))
 
-    def _work(self, labels: LabelsOfProject, job: TrainingJob) -> None:
-        with _TURN:
-            job.state, job.began = "running", time.monotonic()
-            try:
-                said = self._said(labels.command, job)
-                students = read_students(said)
-                if not _keep(labels, said):
-                    self._here[labels.kept_at] = students
-                del self._jobs[labels.kept_at]
-            except (CommandFailed, OSError) as error:
-                job.state, job.why = "failed", str(error)
-            except (ValueError, KeyError, TypeError):
-                job.state, job.why = "failed", "Its last line was no answer of this version."
-
-    def _said(self, command: list[str], job: TrainingJob) -> Any:
-        """The last line that a process writes, those before it being its progress.
-
-        Raises:
-            CommandFailed: it ended with an error, whose last line is the reason, or took too long.
-        """
-
-        def heard(line: str) -> None:
-            if line.rstrip().endswith(" labels"):
-                job.done.append(line.strip()[:_LAST])
-
-        return json.loads(followed(command, heard, most_seconds=MOST_SECONDS))
+    def _work(self, labels: LabelsOfProject, job: TrainingJob) -> bool:
+        try:
+            said = json.loads(job.run_command(labels.command, most_seconds=MOST_SECONDS))
+            students = read_students(said)
+        except (ValueError, KeyError, TypeError):
+            raise CommandFailed("Its last line was no answer of this version.") from None
+        if not _keep(labels, said):
+            self._here[labels.kept_at] = students
+        return True
 
 
 def read_students(said: Any) -> TaughtStudents:

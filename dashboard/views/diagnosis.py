@@ -9,7 +9,7 @@ from fedlens.dashboard.access.session import nearby, pick_run, plain_errors, sto
 from fedlens.dashboard.faults import cards, panel
 from fedlens.dashboard.faults.answer import KeptDiagnosis, KeptFinding
 from fedlens.dashboard.faults.confirm import confirm
-from fedlens.dashboard.faults.jobs import Job, Question
+from fedlens.dashboard.faults.jobs import DiagnosisJob, Question
 from fedlens.dashboard.faults.places import RunPlace
 from fedlens.dashboard.faults.progress import cancelled, failed, progress, stale
 from fedlens.dashboard.findings import pieces
@@ -89,7 +89,7 @@ def _unreadable(run: RunRecord, place: RunPlace | None) -> str | None:
         return "The first sums are released after the warm-up; this page then begins by itself."
     if run.unit != "user":
         return "The run protects records, not users: it keeps no sums over users."
-    return "The run kept no released sums: it has a privatizer, no noise, or an older version's."
+    return "The run kept no released sums: it has a privatizer, or no noise."
 
 
 @st.fragment(run_every=REFRESH_SECONDS)
@@ -112,7 +112,7 @@ def _cancel(question: Question) -> None:
         st.rerun()
 
 
-def _ended(run: RunRecord, question: Question, job: Job) -> None:
+def _ended(run: RunRecord, question: Question, job: DiagnosisJob) -> None:
     """Nothing came of it: why, and a way to begin again."""
     if job.state == "cancelled":
         put_card(cancelled(job))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -60,8 +61,9 @@ def attack(
         tell: is told how far it is, a line at a time.
 
     Raises:
-        FedlensError: filter, data or an attacker cannot be used.
+        FedlensError: filter, data or an attacker cannot be used, or scikit-learn is not installed.
     """
+    require_attackers()
     from fedlens.data.attributes import load_private
     from fedlens.privatizers.attacks.attackers import BLIND, FRESH, INFORMED, STRONG
     from fedlens.privatizers.attacks.attackers.formula import FORMULA
@@ -89,6 +91,16 @@ def attack(
             tell(REPEATED)
         effort, once = (QUICK if quick else FULL), tuple(dict.fromkeys(releases))
         return attack_filter(target, names, releases=once, effort=effort, tell=tell)
+
+
+def require_attackers() -> None:
+    """Refuse to go on without what attackers are made of.
+
+    Raises:
+        WrongUse: saying what to install.
+    """
+    if find_spec("sklearn") is None:
+        raise WrongUse("attackers need scikit-learn: pip install 'fedlens[attacks]'")
 
 
 def _looking(blind: Sequence[str]) -> list[str]:

@@ -10,13 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from fedlens.accountant.dp.calibration import CalibrationError, noise_for, rounds_within
-from fedlens.accountant.events import (
-    Adjacency,
-    GaussianRelease,
-    Sampler,
-    SubsampledGaussian,
-    Unit,
-)
+from fedlens.accountant.events import GaussianRelease, Sampler, SubsampledGaussian, Unit
 from fedlens.accountant.planning import Cost, PlannedSchedule, WhatIf, tables
 from fedlens.foundation.errors import WrongUse
 
@@ -117,7 +111,6 @@ def budget(
     rounds: int,
     delta: float,
     sampler: Sampler | None = None,
-    adjacency: Adjacency = "add-remove",
     unit: Unit = "user",
     users: int | None = None,
     releases: Sequence[tuple[str, float]] = (),
@@ -130,7 +123,6 @@ def budget(
         rounds: how many, at least 1.
         delta: in (0, 1), well below one over the number of users.
         sampler: how cohorts are drawn; Poisson by default, ``none`` where q is 1.
-        adjacency: how neighbouring data sets differ.
         unit: whom it protects.
         users: how many are enrolled, to judge δ by.
         releases: vectors released once besides: a name, and noise over the sensitivity.
@@ -138,8 +130,10 @@ def budget(
     Raises:
         WrongUse: an argument is out of range, or together they cannot be accounted for.
     """
-    event = event_of(unit, sampler, adjacency, sampling_rate, noise_multiplier)
-    once = tuple(GaussianRelease(unit, adjacency, 1.0, noise, 1, name) for name, noise in releases)
+    event = event_of(unit, sampler, sampling_rate, noise_multiplier)
+    once = tuple(
+        GaussianRelease(unit, "add-remove", 1.0, noise, 1, name) for name, noise in releases
+    )
     plan = PlannedSchedule(event, rounds, delta, once, check_users(users))
     return Budget(plan, plan.cost())
 
@@ -152,7 +146,6 @@ def calibrate(
     rounds: int | None = None,
     noise_multiplier: float | None = None,
     sampler: Sampler | None = None,
-    adjacency: Adjacency = "add-remove",
     unit: Unit = "user",
     users: int | None = None,
 ) -> Calibration:
@@ -165,7 +158,6 @@ def calibrate(
         delta: as in `budget`, like all that follow.
         sampling_rate: chance of one unit to take part in a round.
         sampler: how cohorts are drawn.
-        adjacency: how neighbouring data sets differ.
         unit: whom it protects.
         users: how many are enrolled.
 
@@ -176,7 +168,7 @@ def calibrate(
     if (rounds is None) == (noise_multiplier is None):
         raise WrongUse("give one of --rounds (to find the noise) and --noise-multiplier")
     noise = 1.0 if noise_multiplier is None else noise_multiplier
-    event = event_of(unit, sampler, adjacency, sampling_rate, noise)
+    event = event_of(unit, sampler, sampling_rate, noise)
     plan = PlannedSchedule(event, rounds or 1, delta, users=check_users(users))
     best = _search(plan, epsilon, rounds, "best")
     try:
@@ -204,21 +196,16 @@ def _search(
         rounds=rounds,
         sampling_rate=event.sampling_rate,
         sampler=event.sampler,
-        adjacency=event.adjacency,
         method=method,
     )
 
 
 def event_of(
-    unit: Unit,
-    sampler: Sampler | None,
-    adjacency: Adjacency,
-    sampling_rate: float,
-    noise_multiplier: float,
+    unit: Unit, sampler: Sampler | None, sampling_rate: float, noise_multiplier: float
 ) -> SubsampledGaussian:
     """One round; where no sampler is named, Poisson sampling unless everybody takes part."""
     drawn: Sampler = sampler or ("none" if sampling_rate == 1 else "poisson")
-    return SubsampledGaussian(unit, drawn, adjacency, sampling_rate, noise_multiplier, 1.0)
+    return SubsampledGaussian(unit, drawn, "add-remove", sampling_rate, noise_multiplier, 1.0)
 
 
 def check_users(users: int | None) -> int | None:

@@ -10,11 +10,9 @@ from fedlens.api.runs import Run, open_run
 from fedlens.foundation.errors import WrongUse
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from fedlens.diagnosis.power import PowerRow
     from fedlens.diagnosis.reference import Reference
-    from fedlens.diagnosis.report import Diagnosis, FoundFault
+    from fedlens.diagnosis.report import Diagnosis
     from fedlens.server.config.tree import Config
     from fedlens.server.round.releases import KeptRelease
 
@@ -170,33 +168,6 @@ def power(
     found = public_reference(name, chosen, images)
     chosen = chosen.updated({"data.records_per_user": _records(chosen)})
     return power_of(chosen, found, users, epsilons, progress)
-
-
-def fault_pictures(
-    finding: FoundFault, reference: Reference, count: int = 8
-) -> tuple[Tensor, Tensor]:
-    """Public (or synthetic) images of the classes that a finding is about, sound and under it.
-
-    Args:
-        finding: of a diagnosis.
-        reference: what images are taken of; see `public_reference` and `samples_reference`.
-        count: images at most.
-
-    Returns:
-        Both float32 [n, channels, height, width] in [-1, 1]; equal where labels are at fault.
-    """
-    import torch
-
-    from fedlens.models.faults import FAULTS
-    from fedlens.models.faults.protocol import FaultSetting
-
-    fault = FAULTS[finding.fault]
-    touched = torch.isin(reference.labels, torch.tensor(finding.classes))
-    images, labels = reference.images[touched][:count], reference.labels[touched][:count]
-    if fault.kind == "label":
-        return images, images
-    setting = FaultSetting(reference.classes, (), finding.amount or fault.amounts[0])
-    return images, fault.applied(images, labels, setting)[0]
 
 
 def _records(config: Config) -> int:

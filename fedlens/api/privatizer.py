@@ -293,8 +293,11 @@ def curve(
         tell: is told how far it is, a line at a time.
 
     Raises:
-        FedlensError: method, point, attacker or data cannot be used.
+        FedlensError: method, point, attacker or data cannot be used, or scikit-learn is missing.
     """
+    from fedlens.api.attacks import require_attackers
+
+    require_attackers()
     from fedlens_research.tradeoff.report import CurvePlan, run_curve
 
     plan = CurvePlan(

@@ -13,32 +13,33 @@ from collections.abc import Sequence
 
 from fedlens.foundation.errors import ExitStatus, FedlensError
 
-VERBS = (
-    "simulate",
-    "resume",
-    "samples",
-    "diagnose",
-    "findings",
-    "power",
-    "probe",
-    "student",
-    "study",
-    "privatizer",
-    "budget",
-    "calibrate",
-    "ledger",
-    "population",
-    "node",
-    "audit",
-    "deploy",
-    "dashboard",
-    "accounts",
-    "labels",
-    "db",
-    "backup",
-    "restore",
-    "completion",
-)
+VERBS = {
+    "simulate": "train a generator on simulated users' data",
+    "resume": "go on with a run that was interrupted",
+    "samples": "write a contact sheet (PNG) of a run's samples, or export them",
+    "diagnose": "name a fault in users' data by what a run has released anyway",
+    "findings": "list what engineers found, or write one finding as a report to share",
+    "power": "the smallest share of users in which a diagnosis would find each fault",
+    "probe": "ask all users one bounded number, answered by a noised mean",
+    "student": "train a classifier on synthetic samples, test it on real images",
+    "study": "train and measure whole tables of runs",
+    "privatizer": "train filters, attack each afresh, and export them",
+    "budget": "say what a schedule of releases costs",
+    "calibrate": "find the noise or the rounds that a budget allows",
+    "ledger": "show, verify or export a run's privacy ledger",
+    "population": "keep one privacy budget for all runs over the same users",
+    "node": "prepare and check a node's own data",
+    "audit": "try to catch the code leaking more than the accountant says",
+    "deploy": "set up, start, check and use a federation on real machines",
+    "dashboard": "open the dashboard over a store",
+    "accounts": "keep the dashboard's accounts",
+    "labels": "export and import annotations, draw more samples to label",
+    "db": "upgrade or check a store's schema",
+    "backup": "write a run's folder, ledger and store into one archive",
+    "restore": "bring a run back from its archive",
+    "completion": "print a script that completes commands in a shell",
+}
+"""Verbs in the order of the help, each with its line there."""
 ABOUT = "Look at, debug, label and train on federated data without anyone seeing it."
 EXAMPLES = """examples:
   fedlens simulate --preset demo --out runs/first      train on the embedded data
@@ -58,8 +59,15 @@ class _Version(argparse.Action):
         parser.exit()
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """The whole command line."""
+def build_parser(verb: str | None = None) -> argparse.ArgumentParser:
+    """The whole command line, for completion and the reference; or as much as one verb needs.
+
+    A verb's file is imported, with what its flags and their help need, only where its own parser is
+    built: the other verbs have their line in the help and nothing else.
+
+    Args:
+        verb: the only verb that will be parsed; any other text than a verb builds none of them.
+    """
     parser = argparse.ArgumentParser(
         prog="fedlens",
         description=ABOUT,
@@ -69,14 +77,20 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and end")
     parser.set_defaults(run=None)
     verbs = parser.add_subparsers(dest="verb", metavar="VERB")
-    for verb in VERBS:
-        importlib.import_module(f"fedlens.cli.{verb}").add_parser(verbs)
+    for name, about in VERBS.items():
+        if verb in (None, name):
+            importlib.import_module(f"fedlens.cli.{name}").add_parser(verbs)
+        else:
+            verbs.add_parser(name, help=about)
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit status."""
-    parser = build_parser()
+    arguments = sys.argv[1:] if arguments is None else arguments
+    # No flag before the verb takes a value, so the first word that is none is the verb.
+    verb = next((word for word in arguments if not word.startswith("-")), "")
+    parser = build_parser(verb)
     chosen = parser.parse_args(arguments)
     if chosen.run is None:
         parser.print_help()

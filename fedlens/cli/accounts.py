@@ -6,6 +6,7 @@ import argparse
 import getpass
 import sys
 
+from fedlens.cli import VERBS
 from fedlens.cli.flags import add_json_flag
 from fedlens.cli.output import print_json, say
 from fedlens.foundation.errors import WrongUse
@@ -28,7 +29,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     """The verb, its actions and their flags."""
     parser = verbs.add_parser(
         "accounts",
-        help="keep the dashboard's accounts",
+        help=VERBS["accounts"],
         description="Keep the accounts of people who sign in to the dashboard: viewers look, "
         "annotators label, reviewers also decide and export, engineers also make projects, admins "
         "also keep accounts.",

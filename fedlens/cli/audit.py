@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from fedlens.cli import VERBS
 from fedlens.cli.flags import add_json_flag, add_run_argument, chosen
 from fedlens.cli.output import figure, print_json, print_table, say, step_bars
 from fedlens.foundation.errors import ExitStatus, WrongUse
@@ -30,7 +31,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     """The verb and its flags."""
     parser = verbs.add_parser(
         "audit",
-        help="try to catch the code leaking more than the accountant says",
+        help=VERBS["audit"],
         description=ABOUT,
         epilog="example: fedlens audit runs/demo --kind one-run",
     )

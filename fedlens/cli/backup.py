@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from fedlens.cli import VERBS
 from fedlens.cli.output import say
 
 
@@ -12,7 +13,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     """The verb and its flags."""
     parser = verbs.add_parser(
         "backup",
-        help="write a run's folder, ledger and store into one archive",
+        help=VERBS["backup"],
         description="Write everything of a run into one archive, with a hash of each file. No "
         "process may train in the folder meanwhile. A PostgreSQL store is not in it: pg_dump it.",
         epilog="example: fedlens backup runs/demo --out demo.tar",

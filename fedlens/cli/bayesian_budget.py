@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedlens.api.budgets import check_users, event_of
 from fedlens.cli.flags import add_json_flag, chosen
 from fedlens.cli.output import figure, print_json, say
 from fedlens.cli.schedules import add_mechanism_flags, parse_orders, share_in_words
@@ -46,8 +45,7 @@ def add_parser(kinds: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         type=Path,
         required=True,
         metavar="FILE",
-        help="JSON list of norms after clipping, absolute, at most C (distances of pairs of users "
-        "for replace-one, at most 2C)",
+        help="JSON list of norms after clipping, absolute, at most C",
     )
     add("--clipping-norm", type=float, required=True, metavar="C", help="L2 bound of an update")
     add_mechanism_flags(parser, required=NEEDED)
@@ -64,18 +62,18 @@ def add_parser(kinds: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 def run(args: argparse.Namespace) -> int:
     """Assess the norms and print every figure beside differential privacy."""
-    check_users(args.users)
     from fedlens.accountant.bayesian.assessment import assess
+    from fedlens.api.budgets import check_users, event_of
+
+    check_users(args.users)
 
     optional: dict[str, Any] = {} if args.orders is None else {"orders": parse_orders(args.orders)}
     norms = read_norms(args.norms)
-    event = event_of(
-        args.unit, args.sampler, args.adjacency, args.sampling_rate, args.noise_multiplier
-    )
+    event = event_of(args.unit, args.sampler, args.sampling_rate, args.noise_multiplier)
     assessment = assess(
         norms,
         **chosen(args, "rounds", "delta", "gamma", "panel", "users", "clipping_norm"),
-        **chosen(args, "sampling_rate", "noise_multiplier", "unit", "adjacency"),
+        **chosen(args, "sampling_rate", "noise_multiplier", "unit"),
         sampler=event.sampler,
         **optional,
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedlens.accountant.wording import shown
-from fedlens.cli import bayesian_budget
+from fedlens.cli import VERBS, bayesian_budget
 from fedlens.cli.flags import add_json_flag
 from fedlens.cli.output import figure, print_json, print_table, say
 from fedlens.cli.schedules import add_mechanism_flags, mechanism_of, releases_of, require_flags
@@ -30,7 +30,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     """The verb, its flags and its sub-verb."""
     parser = verbs.add_parser(
         "budget",
-        help="say what a schedule of releases costs",
+        help=VERBS["budget"],
         description="Say what a schedule costs: differential privacy by the moments accountant "
         "and by a tight one. Looks at no data.",
         epilog=EPILOG,

@@ -6,6 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from fedlens.accountant.wording import shown
+from fedlens.cli import VERBS
 from fedlens.cli.flags import add_json_flag
 from fedlens.cli.output import print_json, say
 from fedlens.cli.schedules import add_mechanism_flags, mechanism_of
@@ -22,7 +23,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     """The verb and its flags."""
     parser = verbs.add_parser(
         "calibrate",
-        help="find the noise or the rounds that a budget allows",
+        help=VERBS["calibrate"],
         description="Find the least noise for a number of rounds, or the most rounds for a noise, "
         "that keep within (ε, δ). Give one of --rounds and --noise-multiplier.",
         epilog=EPILOG,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from fedlens.cli import VERBS
 from fedlens.cli.output import say
 
 SHELLS = ("bash", "zsh", "tcsh")
@@ -16,7 +17,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     """The verb and its argument."""
     parser = verbs.add_parser(
         "completion",
-        help="print a script that completes commands in a shell",
+        help=VERBS["completion"],
         description="Print a script that completes verbs, flags and files in a shell.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 
+from fedlens.cli import VERBS
 from fedlens.cli.flags import add_run_argument, chosen
 from fedlens.foundation.errors import WrongUse
 
@@ -13,7 +14,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     """The verb and its flags."""
     parser = verbs.add_parser(
         "dashboard",
-        help="open the dashboard over a store",
+        help=VERBS["dashboard"],
         description="Serve the dashboard on this machine; the printed link carries its token.",
         epilog="example: fedlens dashboard runs/demo",
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from fedlens.cli import VERBS
 from fedlens.cli.flags import add_json_flag
 from fedlens.cli.output import print_json, say
 
@@ -12,7 +13,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     """The verb, its actions and their flags."""
     parser = verbs.add_parser(
         "db",
-        help="upgrade or check a store's schema",
+        help=VERBS["db"],
         description="Bring a store to this version's schema, or say what it is at.",
         epilog="example: fedlens db upgrade --store sqlite:///runs/demo/store.db",
     )

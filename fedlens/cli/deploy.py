@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fedlens.cli import VERBS
 from fedlens.cli.flags import add_json_flag, chosen
 from fedlens.cli.output import print_json, program, say
 from fedlens.foundation.errors import ExitStatus, WrongUse
@@ -22,7 +23,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     """The verb, its actions and their flags."""
     parser = verbs.add_parser(
         "deploy",
-        help="set up, start, check and use a federation on real machines",
+        help=VERBS["deploy"],
         description="Set up a federation of one SuperLink and its nodes, over TLS with keys for "
         "nodes and tokens for operators; start it, check it, run over it.",
         epilog="example: fedlens deploy init federation --nodes 3",

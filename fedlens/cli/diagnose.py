@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fedlens.cli import VERBS
 from fedlens.cli.flags import add_json_flag, add_run_argument
 from fedlens.cli.output import print_json, print_table, say, step_bars
 from fedlens.foundation.errors import WrongUse
@@ -23,7 +24,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     """The verb and its flags."""
     parser = verbs.add_parser(
         "diagnose",
-        help="name a fault in users' data by what a run has released anyway",
+        help=VERBS["diagnose"],
         description="Compare a run's noised sums with what reference users would have released, "
         "sound and under each fault of a library. Costs no privacy.",
         epilog="example: fedlens diagnose runs/demo --reference mnist",

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fedlens.cli import VERBS
 from fedlens.cli.flags import add_json_flag, add_run_argument, file_to_write
 from fedlens.cli.output import print_json, print_table, say
 from fedlens.foundation.errors import WrongUse
@@ -20,7 +21,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     """The verb and its flags."""
     parser = verbs.add_parser(
         "findings",
-        help="list what engineers found, or write one finding as a report to share",
+        help=VERBS["findings"],
         description="List the findings that were kept in the dashboard: those of a run, or with "
         "--store alone all of a store. --report writes one of them as a single HTML file with its "
         "pictures, both privacy statements and what could not have been seen.",

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fedlens.cli import VERBS
 from fedlens.cli.flags import add_json_flag, add_run_argument, file_to_write
 from fedlens.cli.output import print_json, say
 from fedlens.foundation.errors import WrongUse
@@ -21,7 +22,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     """The verb, its actions and their flags."""
     parser = verbs.add_parser(
         "labels",
-        help="export and import annotations, draw more samples to label",
+        help=VERBS["labels"],
         description="Export and import the labels of a project, or draw more samples of a class.",
         epilog="example: fedlens labels export runs/demo --project digits --format label-studio",
     )

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fedlens.cli import VERBS
 from fedlens.cli.flags import add_json_flag, add_run_argument, file_to_write
 from fedlens.cli.output import print_json, say
 
@@ -20,7 +21,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     """The verb, its actions and their flags."""
     parser = verbs.add_parser(
         "ledger",
-        help="show, verify or export a run's privacy ledger",
+        help=VERBS["ledger"],
         description="Read a run's ledger: one chained line for every release.",
         epilog="example: fedlens ledger verify runs/demo",
     )

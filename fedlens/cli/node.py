@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fedlens.cli import VERBS
 from fedlens.cli.flags import add_json_flag
 from fedlens.cli.output import print_json, say, tell
 from fedlens.foundation.errors import ExitStatus
@@ -21,7 +22,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     """The verb, its actions and their flags."""
     parser = verbs.add_parser(
         "node",
-        help="prepare and check a node's own data",
+        help=VERBS["node"],
         description="For the owner of data, on the owner's machine: nothing of it leaves.",
         epilog="example: fedlens node prepare pictures --federation federation.toml --out store",
     )

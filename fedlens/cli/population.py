@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fedlens.cli import VERBS
 from fedlens.cli.flags import add_json_flag
 from fedlens.cli.output import figure, print_json, say
 from fedlens.foundation.errors import WrongUse
@@ -22,7 +23,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     """The verb, its actions and their flags."""
     parser = verbs.add_parser(
         "population",
-        help="keep one privacy budget for all runs over the same users",
+        help=VERBS["population"],
         description="A population has one budget for all runs that name it. Every round of such a "
         "run is entered in the population's chained ledger before anything is released.",
         epilog="example: fedlens population create clinic --epsilon 8 --delta 1e-5 --unit user",
@@ -78,18 +79,12 @@ def _add_registry_actions(
 def _add_terms(action: argparse.ArgumentParser) -> None:
     from typing import get_args
 
-    from fedlens.accountant.events import Adjacency, Unit
+    from fedlens.accountant.events import Unit
 
     add = action.add_argument
     add("--epsilon", type=float, required=True, help="most that DP ε may come to over all runs")
     add("--delta", type=float, required=True, help="δ of that ε; its runs must have the same")
     add("--unit", choices=get_args(Unit), required=True, help="whose presence is hidden")
-    add(
-        "--adjacency",
-        choices=get_args(Adjacency),
-        default="add-remove",
-        help="neighbouring data sets (training runs are add-remove)",
-    )
     add("--users", type=int, default=0, help="how many users are in it; runs enrol no more")
     add(
         "--probe-epsilon",
@@ -117,10 +112,9 @@ def create(args: argparse.Namespace) -> int:
             args.unit,
             args.delta,
             args.epsilon,
-            args.adjacency,
-            args.users,
-            args.probe_epsilon,
-            args.slices,
+            users=args.users,
+            probe_epsilon=args.probe_epsilon,
+            slices=args.slices,
         )
     except PopulationError as error:
         raise WrongUse(str(error)) from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 
+from fedlens.cli import VERBS
 from fedlens.cli.flags import add_json_flag
 from fedlens.cli.output import print_json, print_table, say, step_bars
 from fedlens.foundation.errors import WrongUse
@@ -14,7 +15,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     """The verb and its flags."""
     parser = verbs.add_parser(
         "power",
-        help="the smallest share of users in which a diagnosis would find each fault",
+        help=VERBS["power"],
         description="Before a run: the share of users in which each fault of the library would be "
         "found in nine of ten runs, by all of its releases that can be read.",
         epilog="example: fedlens power --preset demo --users 1000,3000 --epsilon 1,2",

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fedlens.cli import VERBS
 from fedlens.cli.flags import SEEDS, add_json_flag, add_seeds_flag, made_folder, parse_seeds
 from fedlens.cli.output import print_json, program, say, tell
 from fedlens.cli.own_records import add_apply, add_column_flags, with_columns
@@ -26,7 +27,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     """The verb, its actions and their flags."""
     parser = verbs.add_parser(
         "privatizer",
-        help="train filters, attack each afresh, and export them",
+        help=VERBS["privatizer"],
         description="Report on filters that devices run before data leaves them. Simulation only: "
         "trained and measured on raw data, without a budget.",
         epilog="example: fedlens privatizer curve --method cloak --quick",

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedlens.api.simulations import TRANSPORTS
+from fedlens.cli import VERBS
 from fedlens.cli.flags import add_json_flag
 from fedlens.cli.output import figure, print_json, print_table, round_bar, say
 from fedlens.foundation.errors import ExitStatus
@@ -20,7 +21,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     """The verb and its flags."""
     parser = verbs.add_parser(
         "probe",
-        help="ask all users one bounded number, answered by a noised mean",
+        help=VERBS["probe"],
         description="Ask every user of a run one bounded number. Nodes compute it; their noised "
         "sum is entered in the ledger before it is released. --price says beforehand what it "
         "costs and how near the answer will be; --list names the probes there are.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from fedlens.cli import VERBS
 from fedlens.cli.output import program, say
 
 
@@ -12,7 +13,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     """The verb and its flags."""
     parser = verbs.add_parser(
         "restore",
-        help="bring a run back from its archive",
+        help=VERBS["restore"],
         description="Check every file's hash, the ledger's chain and the store's mirror of it, and "
         "bring the run's folder back. It does not go on until you say that it is the only one. A "
         "store elsewhere must be named: what the archive says of it is not taken.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from fedlens.cli import VERBS
 from fedlens.cli.flags import add_run_argument
 from fedlens.cli.simulate import add_training_flags, finish
 
@@ -12,7 +13,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     """The verb and its flags."""
     parser = verbs.add_parser(
         "resume",
-        help="go on with a run that was interrupted",
+        help=VERBS["resume"],
         description="Go on from the last whole round. What was spent stays spent; a release that "
         "was paid for but lost with the process is not drawn again.",
         epilog="example: fedlens resume runs/demo",

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fedlens.cli import VERBS
 from fedlens.cli.flags import add_json_flag, add_run_argument
 from fedlens.cli.output import print_json, say
 from fedlens.foundation.errors import WrongUse
@@ -21,7 +22,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     """The verb and its flags."""
     parser = verbs.add_parser(
         "samples",
-        help="write a contact sheet (PNG) of a run's samples, or export them",
+        help=VERBS["samples"],
         description="Write a contact sheet of samples in the store, with their provenance on it.",
         epilog="example: fedlens samples runs/demo --kind faithful --png faithful.png",
     )

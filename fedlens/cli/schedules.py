@@ -9,8 +9,7 @@ from typing import Any
 from fedlens.cli.flags import chosen
 from fedlens.foundation.errors import WrongUse
 
-SAMPLERS = ("poisson", "without-replacement", "none")
-ADJACENCIES = ("add-remove", "replace-one")
+SAMPLERS = ("poisson", "none")
 MOST_ORDER = 4096
 _PERCENT = 100
 
@@ -36,12 +35,6 @@ def add_mechanism_flags(parser: argparse.ArgumentParser, *, required: Sequence[s
     add(
         "--sampler", choices=SAMPLERS, help="how cohorts are drawn (default: poisson; none for q=1)"
     )
-    add(
-        "--adjacency",
-        choices=ADJACENCIES,
-        default="add-remove",
-        help="how neighbouring data sets differ (default: %(default)s)",
-    )
     add("--unit", choices=("user", "record"), default="user", help="whom it protects: %(default)s")
     add("--users", type=int, metavar="N", help="enrolled users, to judge δ by")
 
@@ -59,7 +52,7 @@ def require_flags(args: argparse.Namespace, *flags: str) -> None:
 
 def mechanism_of(args: argparse.Namespace) -> dict[str, Any]:
     """The flags of `add_mechanism_flags` as the API's arguments."""
-    names = ("sampling_rate", "noise_multiplier", "delta", "rounds", "sampler", "adjacency", "unit")
+    names = ("sampling_rate", "noise_multiplier", "delta", "rounds", "sampler", "unit")
     return chosen(args, *names)
 
 

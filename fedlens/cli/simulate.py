@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from fedlens.api.presets import preset_names
 from fedlens.api.simulations import TRANSPORTS, chosen_config, prepare, train
+from fedlens.cli import VERBS
 from fedlens.cli.flags import add_json_flag, chosen
 from fedlens.cli.output import figure, print_json, program, round_bar, say
 from fedlens.cli.profile import show_profile
@@ -26,7 +27,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     """The verb and its flags."""
     parser = verbs.add_parser(
         "simulate",
-        help="train a generator on simulated users' data",
+        help=VERBS["simulate"],
         description="Train a generator on simulated users' data and show what came out.",
         epilog="example: fedlens simulate --preset demo --set data.users=500 --out runs/small\n\n"
         + _settings_help(),

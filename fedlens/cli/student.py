@@ -6,6 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
+from fedlens.cli import VERBS
 from fedlens.cli.flags import add_json_flag, add_run_argument
 from fedlens.cli.output import print_json, say
 from fedlens.foundation.errors import WrongUse
@@ -22,7 +23,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     """The verb and its flags."""
     parser = verbs.add_parser(
         "student",
-        help="train a classifier on synthetic samples, test it on real images",
+        help=VERBS["student"],
         description="Train a student on synthetic samples and test it on real images. Simulation "
         "only: using real test images is in no privacy budget.",
         epilog="example: fedlens student runs/demo --images 20000 --epochs 2",

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fedlens.cli import VERBS
 from fedlens.cli.flags import add_json_flag, add_seeds_flag, made_folder, parse_seeds
 from fedlens.cli.output import print_json, say, tell
 from fedlens.cli.study_bugs import add_bugs_parser
@@ -26,7 +27,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     """The verb, its one table, and its flags."""
     parser = verbs.add_parser(
         "study",
-        help="train and measure whole tables of runs",
+        help=VERBS["study"],
         description="Train and measure whole tables of runs, each the same way.",
         epilog="example: fedlens study table1 --quick",
     )

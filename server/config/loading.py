@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fedlens.server.config.tree import RUN_KEYS, Config, ConfigError, digest_of_tree, flatten
+from fedlens.server.config.tree import RUN_KEYS, Config, ConfigError, flatten
 
 
 def read_config(path: Path, base: Config | None = None) -> Config:
@@ -18,15 +18,6 @@ def read_config(path: Path, base: Config | None = None) -> Config:
     """
     tree = _read_tree(path)
     return (base or Config()).updated(flatten(tree))
-
-
-def written_digest(path: Path) -> str:
-    """`Config.digest` of a TOML file's settings as they stand, by whatever version written.
-
-    Raises:
-        ConfigError: the file is missing or is not TOML.
-    """
-    return digest_of_tree(_read_tree(path))
 
 
 def _read_tree(path: Path) -> dict[str, Any]:

@@ -50,10 +50,9 @@ def joined(config: Config) -> Population | None:
     if not named:
         return None
     population = Population.open(population_folder(named))
-    terms, first = population.terms, scheduled(config)[0]
+    terms = population.terms
     for key, given, fixed in (
         ("privacy.unit", privacy.unit, terms.unit),
-        ("adjacency", first.event.adjacency, terms.adjacency),
         ("privacy.delta", privacy.delta, terms.delta),
     ):
         if given != fixed:

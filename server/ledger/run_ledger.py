@@ -15,7 +15,6 @@ from fedlens.accountant.ledger.population import Population
 from fedlens.accountant.ledger.prior import HEADER, PriorReleases
 from fedlens.accountant.wording import shown
 from fedlens.foundation.profile import timed
-from fedlens.server.config.loading import written_digest
 from fedlens.server.config.schedule import total_rounds
 from fedlens.server.config.tasks import TRAINING
 from fedlens.server.config.tree import Config
@@ -221,14 +220,10 @@ def account_of(
 ) -> Account:
     """Both accountants over a ledger and the noised norms that its run released.
 
-    A run that an earlier version began is known by the settings that there were then: those that
-    came later have their defaults.
-
     Raises:
         LedgerError: the ledger was begun for another configuration.
     """
-    written = written_digest(directory.settings_file)
-    if ledger.header.get("config_sha256") not in {config.digest(), written}:
+    if ledger.header.get("config_sha256") != config.digest():
         raise LedgerError(ledger.path, 1, "belongs to another configuration than config.toml")
     prior = PriorReleases.in_header(ledger.header)
     account = empty_account(config, prior, enrolled_in(config, ledger.header))

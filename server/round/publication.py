@@ -20,7 +20,6 @@ from fedlens.accountant.statement import promise
 from fedlens.foundation.json_values import json_value
 from fedlens.foundation.profile import timed
 from fedlens.models.pixels import as_pixels
-from fedlens.server.config.loading import written_digest
 from fedlens.server.config.schedule import total_rounds
 from fedlens.server.config.tree import Config
 from fedlens.server.generation.sampler import Drawn, Sampler
@@ -97,7 +96,7 @@ class Publication:
                 run_id=self._run_id,
                 name=self._name,
                 config=config.flat(),
-                config_sha256=written_digest(self._directory.settings_file),
+                config_sha256=config.digest(),
                 data_name=self._data_name,
                 unit=config.privacy.unit,
                 users=config.data.users,

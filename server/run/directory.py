@@ -281,8 +281,7 @@ class RunDirectory:
         if not (path := self._release(round_number)).exists():
             return None
         with safe_open(path, framework="numpy") as file:
-            facts = file.metadata() or {}  # an earlier version kept none
-        presence: dict[str, Any] | None = json.loads(facts.get("presence", "null"))
+            presence: dict[str, Any] | None = json.loads(file.metadata()["presence"])
         return presence
 
     def drop_release(self, round_number: int) -> None:

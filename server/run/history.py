@@ -14,11 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from fedlens.foundation.dates import set_file_date, today
-from fedlens.foundation.files import write_durably
 from fedlens.server.run.directory import RunDirectory, RunDirectoryError, Snapshot
-
-_EARLIER = "history"
-"""Of a state's facts: the records of all rounds, as earlier versions kept them."""
 
 Facts = dict[str, Any]
 
@@ -40,12 +36,7 @@ class RoundHistory:
         Raises:
             RunDirectoryError: the file lacks rounds that the state has, or was changed.
         """
-        found: list[Facts] = list(snapshot.facts.get(_EARLIER, ()))
-        if _EARLIER in snapshot.facts:
-            content = b"".join(map(_line, found))
-            write_durably(self._path, content, day=self._day)
-            self._end = len(content)
-            return found
+        found: list[Facts] = []
         self._end = 0
         with self._undamaged():
             for line in self._lines(snapshot.round):
@@ -73,9 +64,6 @@ class RoundHistory:
         Raises:
             RunDirectoryError: as `load`.
         """
-        earlier = snapshot.facts.get(_EARLIER)
-        if earlier:
-            return dict(earlier[-1])
         with self._undamaged():
             *_, line = self._lines(snapshot.round)
             facts: Facts = json.loads(line)

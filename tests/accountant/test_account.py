@@ -254,14 +254,6 @@ def test_many_kinds_of_release_are_counted_not_listed():
     assert "3 more kinds of release, which the ledger lists" in account.statement(1000)
 
 
-def test_the_statement_says_who_the_neighbours_are():
-    replaced = replace(EVENT, sampler="none", sampling_rate=1.0, adjacency="replace-one")
-    text = charged(1, replaced).statement(1000)
-    assert "replacing one user's data by another's" in text
-    with pytest.raises(MixedEvents, match="adjacency = 'add-remove'"):
-        charged(1, replaced).charge(EVENT, None)
-
-
 def test_a_delta_that_is_no_promise_is_called_out():
     assert "Caution: δ = 0.01 is not far below 1/N" in charged(1, delta_dp=0.01).statement(1000)
 

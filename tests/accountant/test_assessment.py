@@ -201,19 +201,6 @@ def test_the_sound_figure_gains_where_cohorts_are_large_and_norms_small():
     assert many.sound.epsilon < few.sound.epsilon
 
 
-def test_pairs_of_a_fixed_cohort_are_assessed_too():
-    found = assessed(
-        cohort(400, 0.05, 0.4),
-        sampler="without-replacement",
-        adjacency="replace-one",
-        noise_multiplier=4.0,
-    )
-    assert found.corrected.epsilon < found.dp.epsilon
-    assert found.sound.epsilon <= found.dp.epsilon
-    with pytest.raises(ValueError, match="panel"):
-        assessed(cohort(), adjacency="replace-one", panel=True)
-
-
 def test_without_noise_nothing_is_promised():
     found = assessed(cohort(), noise_multiplier=0.0, panel=True)
     for name in ("as_published", "corrected", "sound", "dp", "panel"):
@@ -240,7 +227,7 @@ def test_without_noise_nothing_is_promised():
         ({"users": 0}, "users"),
         ({"sampling_rate": 0.0}, "sampling_rate"),
         ({"clipping_norm": 0.0}, "clipping_norm"),
-        ({"sampler": "without-replacement"}, "adjacency"),
+        ({"sampler": "without-replacement"}, "sampler"),
         ({"unit": "household"}, "unit"),
     ],
 )

@@ -1,7 +1,6 @@
 """Noise and rounds for a target: enough, and no more than needed."""
 
 import math
-from dataclasses import replace
 
 import pytest
 from dp_accounting import dp_event
@@ -11,7 +10,7 @@ from hypothesis import strategies as st
 
 from fedlens.accountant.dp.calibration import CalibrationError, noise_for, rounds_within
 from fedlens.accountant.dp.differential import DifferentialAccountant
-from fedlens.accountant.events import EventError, GaussianRelease, SubsampledGaussian
+from fedlens.accountant.events import GaussianRelease, SubsampledGaussian
 
 GOOD = {"sampling_rate": 0.1, "rounds": 10, "epsilon": 1.0, "delta": 1e-5}
 
@@ -41,20 +40,6 @@ def test_the_noise_is_less_than_that_of_peers(oracles):
     release = dp_event.GaussianDpEvent(best)
     peer.compose(dp_event.PoissonSampledDpEvent(0.01, release), 10_000)
     assert peer.get_epsilon(1e-5) == pytest.approx(1.0, abs=1e-3)
-
-
-def test_noise_counts_over_the_clipping_norm_whatever_the_adjacency():
-    goal = {"sampling_rate": 1.0, "rounds": 3, "epsilon": 2.0, "delta": 1e-5}
-    replaced = noise_for(**goal, sampler="none", adjacency="replace-one")
-    assert replaced == pytest.approx(2 * noise_for(**goal, sampler="none"), rel=1e-4)
-    sampled = {**goal, "sampling_rate": 0.05, "adjacency": "replace-one"}
-    noise = noise_for(**sampled, sampler="without-replacement")
-    event = SubsampledGaussian("user", "without-replacement", "replace-one", 0.05, noise, 1.0)
-    assert (
-        spent(event, 3, 1e-5)
-        <= 2.0
-        < spent(replace(event, noise_multiplier=noise * 0.999), 3, 1e-5)
-    )
 
 
 @pytest.mark.parametrize("method", ["best", "rdp"])
@@ -102,14 +87,8 @@ def test_noise_and_rounds_invert_each_other(rate, rounds, epsilon):
         ("delta", math.nan),
         ("method", "prv"),
         ("sampler", "shuffle"),
-        ("adjacency", "both"),
     ],
 )
 def test_refusals_name_the_argument(name, value):
     with pytest.raises(ValueError, match=name):
         noise_for(**{**GOOD, name: value})
-
-
-def test_combinations_without_meaning_are_refused():
-    with pytest.raises(EventError, match="adjacency"):
-        noise_for(**GOOD, sampler="without-replacement")

@@ -8,10 +8,9 @@ import pytest
 
 from fedlens.accountant.bounds import NOTHING_SPENT
 from fedlens.accountant.dp.differential import DifferentialAccountant
-from fedlens.accountant.events import GaussianRelease, SubsampledGaussian
+from fedlens.accountant.events import GaussianRelease
 
 HISTOGRAM = GaussianRelease("user", "add-remove", 1.0, 12.0, released="histogram")
-REPLACED = SubsampledGaussian("user", "without-replacement", "replace-one", 0.02, 4.0, 1.0)
 
 
 def booked(*pairs):
@@ -25,10 +24,6 @@ def test_the_least_valid_figure_says_where_it_is_from(make_event):
     assert booked((make_event(), 100)).epsilon(1e-5).method == "contour"
     assert booked((make_event(), 1)).epsilon(1e-5).method == "analytic"
     assert booked((HISTOGRAM, 5)).epsilon(1e-5).method == "analytic"
-    replaced = booked((REPLACED, 100))
-    assert replaced.epsilon(1e-5).method == "rdp"
-    assert replaced.tight(1e-5).epsilon == math.inf
-    assert replaced.epsilon(1e-5) == replaced.rdp(1e-5)
 
 
 def test_the_figure_is_the_minimum(make_event):

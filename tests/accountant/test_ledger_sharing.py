@@ -14,8 +14,8 @@ from fedlens.accountant.ledger import chain
 from fedlens.accountant.ledger.ledger import Ledger, LedgerError
 
 EVENT = SubsampledGaussian("user", "poisson", "add-remove", 0.1, 2.0, 0.35)
-WITHOUT = SubsampledGaussian("user", "without-replacement", "replace-one", 0.1, 2.0, 0.35)
-RELEASE = GaussianRelease("record", "replace-one", 3.0, 5.5, 2, "class counts {}, “quoted”")
+EVERYONE = SubsampledGaussian("record", "none", "add-remove", 1.0, 2.0, 0.35)
+RELEASE = GaussianRelease("record", "add-remove", 3.0, 5.5, 2, "class counts {}, “quoted”")
 DIGEST = "cd" * 32
 
 
@@ -40,7 +40,7 @@ def seal(record):
     return f'{body[:-1]},"sha256":"{digest}"}}\n'.encode()
 
 
-@pytest.mark.parametrize("event", [EVENT, WITHOUT, RELEASE, replace(RELEASE, noise_multiplier=0)])
+@pytest.mark.parametrize("event", [EVENT, EVERYONE, RELEASE, replace(RELEASE, noise_multiplier=0)])
 def test_every_kind_of_event_is_read_back_equal(path, event):
     ledger = Ledger.create(path, {})
     added = add(ledger, event, purpose='Ünï "\\ ✓')

@@ -11,7 +11,6 @@ from scipy.special import logsumexp
 from scipy.stats import norm
 
 from fedlens.accountant.bayesian.loss_moments import log_moments
-from fedlens.accountant.bayesian.pair_moments import pair_log_moments
 from fedlens.accountant.dp.binomial import log_moment
 
 ORDERS = (1, 2, 7, 30, 64, 200, 512)
@@ -61,54 +60,10 @@ def test_tiny_rates_keep_their_digits(oracles):
         assert found == pytest.approx(case["exact"], rel=1e-11)
 
 
-def log_plane_integral(log_integrand, reach, step):
-    x = np.arange(-reach, reach, step)
-    return logsumexp(log_integrand(*np.meshgrid(x, x))) + 2 * math.log(step)
-
-
-def triangle(source, rest):
-    """Three means in the plane, none more than 1 from another; the first with the rest's sum."""
-    while True:
-        points = source.uniform(-0.5, 0.5, (3, 2)) * rest
-        sides = [np.linalg.norm(points[i] - points[j]) for i, j in ((0, 1), (0, 2), (1, 2))]
-        if max(sides) <= 1:
-            return points, sides[2]
-
-
-@pytest.mark.parametrize("rate", [0.001, 0.05, 0.9])
-@pytest.mark.parametrize(("noise", "order"), [(0.4, 1), (0.5, 3), (2.0, 3), (2.0, 6)])
-def test_a_replaced_unit_s_bound_holds_wherever_the_rest_lies(rate, noise, order):
-    """(1−q)·P₀ + q·P₁ against (1−q)·P₀ + q·P₂ in the plane, integrated."""
-    source = np.random.default_rng(5)
-    for rest in (0.2, 1.0, 1.4, 1.4):
-        (without, one, two), distance = triangle(source, rest)
-
-        def gaussian(x, y, mean):
-            return norm.logpdf(x, mean[0], noise) + norm.logpdf(y, mean[1], noise)
-
-        def mixture(x, y, mean, without=without, gaussian=gaussian):
-            away = math.log1p(-rate) + gaussian(x, y, without)
-            return np.logaddexp(away, math.log(rate) + gaussian(x, y, mean))
-
-        def integrand(x, y, one=one, two=two, mixture=mixture):
-            return (order + 1) * mixture(x, y, one) - order * mixture(x, y, two)
-
-        found = log_plane_integral(integrand, order + 2 + 8 * noise, noise / 5)
-        bound = pair_log_moments((order,), rate, [distance], noise)[0, 0]
-        assert found <= bound + 1e-11
-
-
-def test_replacing_under_sampling_costs_of_the_order_of_the_rate_squared():
-    small, tiny = (pair_log_moments((4,), q, [0.5], 2.0)[0, 0] for q in (1e-3, 1e-5))
-    assert tiny == pytest.approx(small * 1e-4, rel=0.01)
-    whole = pair_log_moments((4,), 1.0, [0.3], 0.8)[0, 0]
-    assert whole == pytest.approx(4 * 5 * (0.3 / 0.8) ** 2 / 2)
-
-
 def test_the_order_of_distances_does_not_matter():
     distances = np.random.default_rng(0).uniform(0, 1, 50)
     shuffled = np.random.default_rng(1).permutation(50)
-    for function in (left_log_moments, right_log_moments, pair_log_moments):
+    for function in (left_log_moments, right_log_moments):
         straight = function(ORDERS, 0.03, distances, 0.6)
         other = function(ORDERS, 0.03, distances[shuffled], 0.6)
         np.testing.assert_allclose(other, straight[:, shuffled], rtol=1e-12)

@@ -143,17 +143,10 @@ def test_a_grant_is_never_used_twice(population):
     assert (share.grants, share.rounds) == (2, 1)
 
 
-@pytest.mark.parametrize(
-    ("event", "said"),
-    [
-        (replace(EVENT, unit="record"), "unit = 'record'"),
-        (replace(EVENT, adjacency="replace-one"), "adjacency = 'replace-one'"),
-    ],
-)
-def test_levels_and_neighbours_never_add_up(population, event, said):
+def test_levels_never_add_up(population):
     for ask in (population.refusal, lambda e: spend(population, event=e)):
-        with pytest.raises(PopulationError, match=said):
-            ask(event)
+        with pytest.raises(PopulationError, match="unit = 'record'"):
+            ask(replace(EVENT, unit="record"))
     assert len(population.ledger) == 0
 
 
@@ -327,7 +320,7 @@ def test_no_population_and_the_ledger_of_something_else_are_refused(tmp_path):
     [
         ("population", ""),
         ("unit", "household"),
-        ("adjacency", "swap"),
+        ("adjacency", "replace-one"),
         ("delta", 0.0),
         ("delta", 0.5),
         ("delta", float("nan")),

@@ -11,7 +11,6 @@ from fedlens.accountant.events import SubsampledGaussian
 from fedlens.accountant.ledger.ledger import LedgerError
 from fedlens.accountant.ledger.population import OutOfBudget, Population, PopulationTerms
 from fedlens.accountant.ledger.spending import PROBE
-from fedlens.accountant.ledger.terms import PopulationError
 
 EVENT = SubsampledGaussian("user", "none", "add-remove", 1.0, 8.0, 1.0)
 DELTA = 1e-5
@@ -119,9 +118,3 @@ def test_probes_stop_at_what_the_owner_left_to_them_whatever_the_budget(made):
         spend(population, purpose=PROBE)
     spend(population)  # training goes on
     assert population.refusal(EVENT) is None
-
-
-def test_slices_are_refused_where_a_user_may_be_replaced_by_one_of_another_slice(made):
-    with pytest.raises(PopulationError, match="another slice"):
-        made(adjacency="replace-one")
-    assert made(adjacency="replace-one", slices="").spent().epsilon == 0

@@ -113,13 +113,5 @@ def test_probes_of_both_sides_count_towards_what_probes_may_cost(made):
         spend(population, HIGH, 1, purpose=PROBE)
 
 
-def test_where_a_user_may_be_replaced_by_one_on_the_other_side_all_adds_up(made):
-    replaced = replace(EVENT, adjacency="replace-one")
-    population = made(adjacency="replace-one")
-    spend(population, LOW, 1, event=replaced)
-    spend(population, HIGH, 1, event=replaced)
-    assert population.spent().epsilon == pytest.approx(cost((replaced, 2)))
-
-
 def test_no_declared_attribute_passes_for_a_split():
     assert not NAME.fullmatch(LOW.partition("=")[0])

@@ -32,8 +32,8 @@ def test_an_event_survives_json(rate, noise, clip, count, released):
         ("unit", "household"),
         ("sampler", "shuffle"),
         ("sampler", "none"),  # with a sampling rate below 1
-        ("adjacency", "replace-all"),
-        ("sampler", "without-replacement"),  # with add-remove
+        ("adjacency", "replace-one"),
+        ("sampler", "without-replacement"),
         ("sampling_rate", 0.0),
         ("sampling_rate", 1.1),
         ("sampling_rate", math.nan),
@@ -56,7 +56,7 @@ def test_an_event_survives_json(rate, noise, clip, count, released):
 def test_what_cannot_be_accounted_for_is_refused_by_name(field, value):
     with pytest.raises(
         EventError,
-        match={"none": "sampling_rate", "without-replacement": "adjacency"}.get(value, field),
+        match={"none": "sampling_rate"}.get(value, field),
     ):
         replace(EVENT, **{field: value})
 

@@ -19,6 +19,8 @@ TURNED = {
     "high": 0.359,
     "q_value": 1.8e-61,
     "classes": list(range(10)),
+    "alternatives": [],
+    "certainty": 1.0,
 }
 
 

@@ -183,7 +183,7 @@ def test_only_so_many_questions_wait_and_one_is_answered_at_a_time(
     """Over all objects: a visitor can clear Streamlit's caches, which hold them."""
     sleeping = [sys.executable, "-c", "import time; time.sleep(60)"]
     monkeypatch.setattr(jobs, "command_of", lambda _: sleeping)
-    monkeypatch.setattr(jobs, "MOST_AT_ONCE", 2)
+    monkeypatch.setattr("fedlens.dashboard.jobs.MOST_AT_ONCE", 2)
     place = diagnosed.folder_of(tmp_path)
     first, second = Diagnoses(), Diagnoses()
     for turn in ("a", "b"):

@@ -17,7 +17,7 @@ from test_dashboard_diagnosis import FOUND, answered, page_text
 
 from fedlens.dashboard import processes
 from fedlens.dashboard.faults import jobs, panel
-from fedlens.dashboard.faults.jobs import Diagnoses, Job, Question
+from fedlens.dashboard.faults.jobs import Diagnoses, DiagnosisJob, Question
 from fedlens.dashboard.faults.places import RunPlace
 from fedlens.dashboard.faults.progress import failed, progress
 from fedlens.dashboard.processes import reason
@@ -64,7 +64,7 @@ def until(true: Callable[[], object]) -> None:
     raise AssertionError("it never came to that")
 
 
-def at(diagnoses: Diagnoses, question: Question, step: DiagnosisStep) -> Job:
+def at(diagnoses: Diagnoses, question: Question, step: DiagnosisStep) -> DiagnosisJob:
     """Wait until a question's job is at a step."""
     until(lambda: (job := diagnoses.job(question)) is not None and job.step == step)
     job = diagnoses.job(question)
@@ -203,7 +203,7 @@ def test_a_signals_name_is_said_where_it_has_one() -> None:
 
 
 def test_one_that_is_silent_for_long_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    job = Job(state="running", step=DiagnosisStep("findings"))
+    job = DiagnosisJob(state="running", step=DiagnosisStep("findings"))
     assert "No sign of it" not in progress(job)
     monkeypatch.setattr(job, "heard", job.heard - 200)
     shown = progress(job)

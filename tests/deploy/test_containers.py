@@ -16,24 +16,46 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
+import yaml
 
-from fedlens.deploy.containers import node_objects, superlink_objects
 from fedlens.deploy.initialise import FederationPlan, initialise
+from fedlens.deploy.scripts import rendered
 
 KUBECTL, NGINX, HADOLINT = (shutil.which(name) for name in ("kubectl", "nginx", "hadolint"))
 DOCKERFILES = ("Dockerfile", "Dockerfile.cuda")
 INSTRUCTIONS = {"FROM", "ENV", "RUN", "COPY", "USER", "VOLUME", "ENTRYPOINT"}
 
 
+def test_kubernetes_files_are_of_confined_pods_with_volumes_of_their_own(written):
+    base = written / "kubernetes"
+    listed = yaml.safe_load((base / "kustomization.yaml").read_text())["resources"]
+    assert sorted(listed) == sorted({p.name for p in base.iterdir()} - {"kustomization.yaml"})
+    objects_are_a_federation(
+        [one for name in listed for one in yaml.safe_load_all((base / name).read_text())]
+    )
+
+
+@pytest.mark.parametrize("name", ["no", "on", "1", "null"])
+def test_a_node_may_have_a_name_that_yaml_reads_as_something_else(name):
+    (pod,) = yaml.safe_load_all(rendered("node.yaml", name=name, version="1"))
+    assert pod["metadata"]["name"] == pod["spec"]["serviceName"] == name
+    service = yaml.safe_load(rendered("compose-node.yaml", name=name, version="1"))
+    assert list(service) == [name]
+
+
 @pytest.mark.skipif(KUBECTL is None, reason="kubectl is not installed")
 def test_kustomize_builds_the_base(written):
-    yaml = pytest.importorskip("yaml")
     command = [KUBECTL, "kustomize", str(written / "kubernetes")]
     built = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    found = {(one["kind"], one["metadata"]["name"]): one for one in yaml.safe_load_all(built)}
+    found = list(yaml.safe_load_all(built))
+    assert {one["metadata"]["namespace"] for one in found} == {"fedlens"}
+    objects_are_a_federation(found)
+
+
+def objects_are_a_federation(objects: list[dict]) -> None:
+    found = {(one["kind"], one["metadata"]["name"]): one for one in objects}
     wanted = {("Service", "superlink"), ("PersistentVolumeClaim", "runs")}
     assert set(found) == wanted | {("StatefulSet", n) for n in ("superlink", "north", "south")}
-    assert {one["metadata"]["namespace"] for one in found.values()} == {"fedlens"}
     for (kind, name), one in found.items():
         if kind == "StatefulSet":
             pod_is_confined(one["spec"]["template"]["spec"], name)
@@ -79,7 +101,7 @@ def test_hadolint_finds_no_fault_but_unpinned_system_packages(written, name):
 
 
 def test_the_compose_file_gives_each_service_its_own_folder(written):
-    compose = json.loads((written / "containers" / "compose.yaml").read_text())
+    compose = yaml.safe_load((written / "containers" / "compose.yaml").read_text())
     for name, service in compose["services"].items():
         (volume,) = service["volumes"]
         source, target = volume.split(":")
@@ -184,8 +206,8 @@ def wait_for_port(port: int) -> None:
 @pytest.mark.parametrize(
     ("objects", "kept"),
     [
-        (lambda: superlink_objects(9443, "1"), ["populations", "heads", "runs"]),
-        (lambda: node_objects("north", "1"), ["kept", "data"]),
+        (lambda: rendered("superlink.yaml", port=1, version="1"), ["populations", "heads", "runs"]),
+        (lambda: rendered("node.yaml", name="north", version="1"), ["kept", "data"]),
     ],
     ids=["superlink", "node"],
 )
@@ -195,7 +217,7 @@ def test_budgets_and_counts_outlive_a_pod(tmp_path, objects, kept, brought):
 
     What was spent or counted before there were pods comes along, and later starts leave it.
     """
-    (pod,) = (one for one in objects() if one["kind"] == "StatefulSet")
+    (pod,) = (one for one in yaml.safe_load_all(objects()) if one["kind"] == "StatefulSet")
     (first,) = pod["spec"]["template"]["spec"]["initContainers"]
     (tmp_path / "secret").mkdir()
     (tmp_path / "folder").mkdir()

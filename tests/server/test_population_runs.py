@@ -265,7 +265,6 @@ def test_a_failed_round_is_charged_to_both(config, clinic, run_small, monkeypatc
     ("terms", "changes", "said"),
     [
         ({"unit": "record"}, {}, "privacy.unit"),
-        ({"adjacency": "replace-one"}, {}, "adjacency"),
         ({"delta": 1e-4}, {}, "privacy.delta"),
         ({"users": 39}, {}, "data.users = 40"),
         ({}, {"privacy__fixed_seed": 3}, "fixed_seed"),

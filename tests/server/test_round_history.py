@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import replace
-
 import pytest
 
 from fedlens.server.generation.generator import GeneratorTrainer
 from fedlens.server.round import releases
 from fedlens.server.run.directory import RunDirectory, RunDirectoryError, Snapshot
 from fedlens.server.run.history import RoundHistory
-from fedlens.store import open_store
 
 
 @pytest.fixture
@@ -114,34 +110,6 @@ def test_the_state_takes_as_many_bytes_after_many_rounds(
     monkeypatch.setattr(RunDirectory, "save_state", sized)
     run_small(small_config(tasks__critic__rounds=9, tasks__critic__generator_steps=1))
     assert len(sizes) >= 9 and max(sizes) - min(sizes[1:]) <= 16, "but for alignment"
-
-
-def test_a_run_of_an_earlier_version_goes_on_to_the_same_end(
-    small_config, run_small, monkeypatch, tmp_path
-):
-    """As an earlier version left it: the rounds' records in the state, and no file of them."""
-    config = small_config()
-    whole = run_small(config, "whole")
-
-    def killed(self, *arguments, **named):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(GeneratorTrainer, "train", _killed_at(3, GeneratorTrainer.train, killed))
-        with pytest.raises(KeyboardInterrupt):
-            run_small(config)
-    directory = RunDirectory(tmp_path / "run")
-    snapshot = directory.load_state()
-    rounds = RoundHistory(directory).load(snapshot)
-    directory.save_state(replace(snapshot, facts={**snapshot.facts, "history": rounds}))
-    file_of(directory).unlink()
-    resumed = run_small(config)
-    assert resumed.model_sha256 == whole.model_sha256
-    kept = [json.loads(line) for line in file_of(directory).read_text().splitlines()]
-    with open_store(resumed.store) as store:
-        stored = store.rounds(resumed.run_id)
-    assert [one["round"] for one in kept] == [one.round for one in stored] == [1, 2, 3]
-    assert "history" not in directory.load_state().facts
 
 
 def _killed_at(number, train, killed):

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import logging
 import math
-from unittest.mock import patch
 
 import numpy as np
 import pytest
-import tomli_w
 
 from fedlens.accountant.ledger.ledger import Ledger, LedgerError
 from fedlens.accountant.noise import NoiseUnsound, health
 from fedlens.client.app import build_client_app
 from fedlens.client.messages import TrainReply
 from fedlens.client.train import train
-from fedlens.server.config.tree import Config, digest_of_tree
 from fedlens.server.federation.contract_check import EnrolmentError
 from fedlens.server.round.step import NoUsableReply
 from fedlens.server.run.directory import RunDirectory, RunDirectoryError
@@ -307,33 +304,6 @@ def test_a_folder_that_has_come_to_hold_another_run_is_left_alone(
     with pytest.raises(RunDirectoryError, match="holds a run of another configuration"):
         run_small(small_config(seed=99))
     assert content() == before
-
-
-def test_a_run_that_an_earlier_version_began_goes_on(small_config, run_small, tmp_path):
-    """It knows nothing of a setting that came later, which has its default."""
-    config = small_config()
-    with (
-        patch.object(Config, "digest", lambda self: digest_of_tree(earlier(self))),
-        patch.object(Config, "to_toml", lambda self: tomli_w.dumps(earlier(self))),
-    ):
-        first = run_small(config)
-    path = tmp_path / "run" / "config.toml"
-    assert "precision" not in path.read_text() and "trimmed_share" not in path.read_text()
-    assert run_small(config) == first
-    path.write_text(path.read_text().replace("averaging = 0.99", "averaging = 0.98"))
-    changed = RunDirectory(tmp_path / "run").config()
-    with pytest.raises(LedgerError, match="another configuration"):
-        run_small(changed)
-
-
-def earlier(config):
-    """Its settings before precision, engines and trimming could be chosen."""
-    tree = config.model_dump()
-    del tree["generator"]["precision"], tree["aggregation"]["trimmed_share"]
-    for task in tree["tasks"].values():
-        for later in ("engine", "precision", "judged_every"):
-            task.pop(later, None)
-    return tree
 
 
 @pytest.mark.parametrize("setting", ["privacy.delta", "tasks.critic.rounds"])

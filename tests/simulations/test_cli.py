@@ -231,13 +231,36 @@ def test_every_verb_has_help_with_an_example(capsys):
         assert status == 0 and re.search(rf"examples?:\s+fedlens {verb} ", printed)
 
 
-def test_parsing_and_help_load_no_training_framework():
-    """`fedlens --help` answers at once."""
+SCHEDULE = "--sampling-rate 0.01 --noise-multiplier 1 --rounds 10 --delta 1e-5"
+HEAVY = ("torch", "flwr", "pydantic", "sqlalchemy", "streamlit", "scipy.optimize")
+
+
+@pytest.mark.parametrize(
+    ("command", "more"),
+    [
+        ("", ("numpy",)),
+        ("--version", ("numpy",)),
+        ("--help", ("numpy",)),
+        ("budget --help", ("numpy",)),
+        ("ledger --help", ("numpy",)),
+        (f"budget {SCHEDULE}", ()),
+        (f"calibrate --epsilon 1 {SCHEDULE.replace('--noise-multiplier 1', '')}", ()),
+    ],
+)
+def test_what_looks_at_no_run_loads_nothing_heavy(command, more):
+    """Such a command answers at once: a verb brings only what it needs itself."""
     code = (
-        "import sys; from fedlens.cli import build_parser; build_parser();"
-        "sys.exit(any(m in sys.modules for m in ('torch', 'flwr', 'streamlit', 'sqlalchemy')))"
+        "import sys; from fedlens.cli import main\n"
+        "try: status = main(sys.argv[1:])\n"
+        "except SystemExit as end: status = end.code\n"
+        f"loaded = {{*{(*HEAVY, *more)}}} & {{*sys.modules}}\n"
+        "sys.exit(repr(loaded) if loaded else status)"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ})
+    subprocess.run([sys.executable, "-c", code, *command.split()], check=True, env={**os.environ})
+
+
+def test_the_help_is_the_same_whether_all_verbs_are_built_or_one():
+    assert build_parser("budget").format_help() == build_parser().format_help()
 
 
 def test_the_package_runs_as_a_module_too():

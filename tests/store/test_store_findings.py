@@ -25,7 +25,7 @@ def filled(store: Store) -> list[int]:
 def test_a_finding_keeps_all_that_happened_to_it_and_who_did_it(store: Store) -> None:
     samples = filled(store)
     finding = a_finding(store)
-    store.note_finding(finding, " Camera of version 2.0? ", author="ada")
+    store.set_finding_status(finding, "open", author="ada", note=" Camera of version 2.0? ")
     store.set_finding_status(finding, "confirmed", author="ben", note="by a probe")
     store.set_finding_status(finding, "confirmed", author="ben")  # says nothing new
     store.reword_finding(finding, "photographs without orientation", author="ada")
@@ -78,9 +78,9 @@ def test_what_cannot_be_a_finding_or_its_evidence_is_refused(store: Store) -> No
     with pytest.raises(StoreError, match="JSON"):
         store.add_evidence(finding, "probe", {"value": float("nan")}, author="ada")
     with pytest.raises(StoreError, match="no such finding"):
-        store.note_finding(99, "words", author="ada")
+        store.set_finding_status(99, "open", author="ada", note="words")
     with pytest.raises(StoreError, match="author"):
-        store.note_finding(finding, "words", author=" ")
+        store.set_finding_status(finding, "open", author=" ", note="words")
     assert [one.kind for one in store.finding_history(finding)] == ["opened"]
 
 

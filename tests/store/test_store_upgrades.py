@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import math
-from collections.abc import Iterator
-from datetime import date
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -15,7 +16,6 @@ from store_builders import a_run
 
 from fedlens.store import StoreError, StoreVersionError, check, open_store, upgrade
 from fedlens.store.engine import locate, make_engine
-from fedlens.store.migrations.versions.v0002_dates import NOT_KEPT
 from fedlens.store.schema import Base
 from fedlens.store.upgrades import VERSION_TABLE, migrations
 
@@ -30,11 +30,11 @@ def connected(url: str) -> Iterator[sa.Connection]:
         engine.dispose()
 
 
-def migrate(url: str, revision: str, towards: Any = command.downgrade) -> None:
+def downgrade(url: str) -> None:
     with connected(url) as connection:
         config = migrations()
         config.attributes["connection"] = connection
-        towards(config, revision)
+        command.downgrade(config, "base")
 
 
 def table_names(url: str) -> set[str]:
@@ -58,7 +58,7 @@ def test_upgrading_again_keeps_what_is_there(url: str) -> None:
 
 
 def test_down_and_up_again(url: str) -> None:
-    migrate(url, "base")
+    downgrade(url)
     assert table_names(url) == {VERSION_TABLE}
     status = check(url)
     assert status.current is None
@@ -79,24 +79,45 @@ def test_drift_is_said_in_words(url: str) -> None:
     assert any("add_index ix_samples_sha256" in item for item in status.drift)
 
 
-def test_constraints_are_the_schema_s(url: str) -> None:
-    """Alembic compares neither primary nor unique keys' names on SQLite: looked up here."""
+def tables_in(url: str) -> dict[str, Any]:
+    """Every table of the schema, as the engine describes it."""
     with connected(url) as connection:
         inspector = sa.inspect(connection)
-        for table in Base.metadata.sorted_tables:
-            unique = {item["name"] for item in inspector.get_unique_constraints(table.name)}
-            foreign = {item["name"] for item in inspector.get_foreign_keys(table.name)}
-            indexes = {item["name"] for item in inspector.get_indexes(table.name)}
-            wanted = {type(c): set() for c in table.constraints}  # type: ignore[var-annotated]
-            for constraint in table.constraints:
-                wanted[type(constraint)].add(constraint.name)
-            assert unique == wanted.get(sa.UniqueConstraint, set())
-            assert foreign == wanted.get(sa.ForeignKeyConstraint, set())
-            assert {index.name for index in table.indexes} == indexes - unique
+        names = {*inspector.get_table_names()} - {VERSION_TABLE}
+        return {
+            name: {
+                "columns": in_words(inspector.get_columns(name)),
+                "key": in_words([inspector.get_pk_constraint(name)]),
+                "unique": in_words(inspector.get_unique_constraints(name)),
+                "foreign": in_words(inspector.get_foreign_keys(name)),
+                "indexes": in_words(inspector.get_indexes(name)),
+            }
+            for name in names
+        }
+
+
+def in_words(parts: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Parts of a table in an order of their own; conditions and types by their text."""
+    return sorted(str([(k, text_of(v)) for k, v in sorted(part.items())]) for part in parts)
+
+
+def text_of(value: Any) -> str:
+    return str({k: str(v) for k, v in value.items()} if isinstance(value, dict) else value)
+
+
+def test_migrations_make_the_very_tables_of_the_schema(empty_url: str) -> None:
+    """With names and conditions of keys and indexes, which Alembic's own comparison leaves out."""
+    with connected(empty_url) as connection:
+        Base.metadata.create_all(connection)
+    declared = tables_in(empty_url)
+    with connected(empty_url) as connection:
+        Base.metadata.drop_all(connection)
+    assert upgrade(empty_url).ok
+    assert tables_in(empty_url) == declared
 
 
 def test_an_old_store_is_refused_with_the_command_to_run(url: str) -> None:
-    migrate(url, "base")
+    downgrade(url)
     with pytest.raises(StoreVersionError, match=r"fedlens db upgrade --store \S+"):
         open_store(url)
     assert table_names(url) == {VERSION_TABLE}
@@ -130,7 +151,7 @@ def test_another_program_s_tables_may_stand_beside_on_postgres(
         connection.execute(sa.text("CREATE TABLE alembic_version (version_num VARCHAR)"))
         connection.execute(sa.text("CREATE TABLE invoices (total INTEGER)"))
     assert upgrade(empty_url).ok
-    migrate(empty_url, "base")
+    downgrade(empty_url)
     assert table_names(empty_url) == {"alembic_version", "invoices", VERSION_TABLE}
 
 
@@ -176,109 +197,45 @@ def test_samples_come_from_ledgered_batches_alone() -> None:
     }
 
 
-OLD = (
-    "INSERT INTO runs VALUES ('r', 'n', 'finished', NULL, '{}', 'c', 'd', 'user', 9, 1, 1, true, "
-    "'g', '2026-03-01 23:59:58.765432+00:00')",
-    "INSERT INTO ledger VALUES ('r', 0, 1, '{}', 'p', 'h', '2026-03-01 23:59:58.765432+00:00')",
-    "INSERT INTO rounds VALUES ('r', 1, '{}', 1, 1e-5, 1, 1, 1, 1e-10, 'rdp', '{}', '{}', 61.25)",
-    "INSERT INTO batches VALUES (1, 'r', 1, 0, 'strip', 'x', 1, 0, 1, 1e-5, 1, 1, 1, 1e-10, true, "
-    "'p', '2026-03-01 23:59:58.765432+00:00')",
-    "INSERT INTO audits VALUES (1, 'r', 'noise', '2026-03-01 23:59:58.765432+00:00', 1, 1e-5, "
-    "NULL, NULL, NULL, 'nothing-found', 'w')",
-)
+KILLED = """
+import os, signal, sys
+from fedlens.store import upgrade, upgrades
+
+def die(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+upgrades._status = die
+upgrade(sys.argv[1])
+"""
 
 
-def test_an_old_store_s_times_become_dates_and_its_seconds_are_gone(
-    empty_url: str, engine_name: str
-) -> None:
-    """Not only from the tables: no page of an SQLite file keeps them."""
-    url = empty_url
-    migrate(url, "0001", command.upgrade)
-    with connected(url) as connection:
-        for statement in OLD:
-            if engine_name == "sqlite":  # which keeps times as texts without a zone
-                statement = statement.replace("+00:00", "")
-            connection.execute(sa.text(statement))
-    assert upgrade(url).ok
+def test_an_upgrade_that_is_killed_leaves_nothing_behind(empty_url: str) -> None:
+    """After all its statements, before the last one took hold."""
+    ended = subprocess.run([sys.executable, "-c", KILLED, empty_url], check=False)
+    assert ended.returncode == -signal.SIGKILL
+    assert table_names(empty_url) == set()
+    assert upgrade(empty_url).ok
+
+
+def test_an_older_program_writes_nothing_into_a_store_that_was_upgraded(url: str) -> None:
+    """It had the store open; what it would write has no place for what is newer."""
     with open_store(url) as store:
-        dated = [store.run("r"), *store.ledger("r"), *store.batches("r")]
-        assert {row.created_at for row in dated} == {date(2026, 3, 1)}
-        assert [audit.at for audit in store.audits("r")] == [date(2026, 3, 1)]
-    path = locate(url).path
-    if path is not None:
-        assert b"23:59:58" not in path.read_bytes()
+        store.create_run(a_run())
+        with connected(url) as connection:
+            connection.execute(sa.text(f"UPDATE {VERSION_TABLE} SET version_num = '9999'"))
+        for write in (
+            lambda: store.create_run(a_run(run_id="other")),
+            lambda: store.undo(1, 1),
+        ):
+            with pytest.raises(StoreVersionError, match="9999 meanwhile"):
+                write()
+        assert [run.run_id for run in store.runs()] == ["run-1"]
 
 
-PROMISE = "(2, 1e-05)-differential privacy for adding or removing one user with all of their data."
-NOT_COVERED = "Not covered: settings tuned while looking at real data."
-BAYESIAN = (
-    "Bayesian differential privacy at δ = 1e-10: ε = 0.7654321 corrected, 0.7654321 sound, "
-    "0.7654321 as published; as nodes report them. Note: user 0.7654321 stands out."
-)
-
-
-@pytest.mark.parametrize(
-    ("said", "kept"),
-    [
-        (f"{PROMISE} {BAYESIAN} {NOT_COVERED}", f"{PROMISE} {NOT_KEPT} {NOT_COVERED}"),
-        (f"{PROMISE} {BAYESIAN}", f"{PROMISE} {NOT_KEPT}"),
-        (f"{PROMISE} There is no Bayesian figure. {NOT_COVERED}", None),
-        (PROMISE, None),
-        ("Bayesian ε = 0.7654321, said otherwise.", NOT_KEPT),
-    ],
-)
-def test_an_old_store_s_bayesian_figures_of_exact_norms_are_gone(
-    empty_url: str, engine_name: str, said: str, kept: str | None
-) -> None:
-    """From every row, from the guarantee, and from the pages of an SQLite file."""
-    migrate(empty_url, "0001", command.upgrade)
-    with connected(empty_url) as connection:
-        for statement in OLD:
-            if engine_name == "sqlite":
-                statement = statement.replace("+00:00", "")
-            connection.execute(sa.text(statement))
-        connection.execute(sa.text("UPDATE runs SET guarantee = :said"), {"said": said})
-        for table in ("rounds", "batches"):
-            figures = "bdp_as_published = 0.765432, bdp_corrected = 0.765432, bdp_sound = 0.765432"
-            connection.execute(sa.text(f"UPDATE {table} SET {figures}"))
-        curves = {"curve": '{"0.5": 0.7654321}'}
-        both = "UPDATE rounds SET percentiles = :curve, percentiles_corrected = :curve"
-        if engine_name == "postgresql":
-            both = both.replace(":curve", "CAST(:curve AS JSON)")
-        connection.execute(sa.text(both), curves)
-    assert upgrade(empty_url).ok
-    with open_store(empty_url) as store:
-        rows = [*store.rounds("r"), *store.batches("r")]
-        assert len(rows) == 2
-        for row in rows:
-            found = row.bdp_as_published, row.bdp_corrected, row.bdp_sound
-            assert found == (math.inf,) * 3 and row.dp_epsilon == 1
-        assert store.rounds("r")[0].percentiles == store.rounds("r")[0].percentiles_corrected == {}
-        assert store.run("r").guarantee == (said if kept is None else kept)
-    path = locate(empty_url).path
-    if path is not None:
-        assert b"0.7654321" not in path.read_bytes()
-
-
-def test_an_old_store_s_releases_become_curated(empty_url: str, engine_name: str) -> None:
-    """Of batches and of projects; and their samples have no agreement yet."""
-    migrate(empty_url, "0001", command.upgrade)
-    project = "INSERT INTO projects VALUES (1, 'p', 'r', '', 'release', 'stored', 1, '{}')"
-    label = "INSERT INTO labels VALUES (1, 1, 'k', 'n', 'class')"
-    sample = "INSERT INTO samples VALUES (1, 1, 0, 3, :png, 's')"
-    with connected(empty_url) as connection:
-        moment = "2026-03-01 23:59:58.765432+00:00"
-        for statement in (*OLD, project.format(moment), label):
-            if engine_name == "sqlite":
-                statement = statement.replace("+00:00", "")
-            connection.execute(sa.text(statement.replace("'strip'", "'release'")))
-        connection.execute(sa.text(sample), {"png": b"png"})
-    assert upgrade(empty_url).ok
-    with open_store(empty_url) as store:
-        assert [(b.purpose, b.rejected) for b in store.batches("r")] == [("curated", {})]
-        assert [project.purpose for project in store.projects()] == ["curated"]
-        assert store.sample(1).agreement is None
-    migrate(empty_url, "0002")
-    with connected(empty_url) as connection:
-        found = connection.execute(sa.text("SELECT purpose FROM batches")).scalars().all()
-    assert list(found) == ["release"]
+def test_sessions_and_leases_outlive_an_upgrade(url: str) -> None:
+    """An upgrade does nothing to a store that is at its revision, also while people work in it."""
+    with open_store(url) as store:
+        member = store.add_account("ann", "annotator", "long enough", actor="test")
+        token = store.sign_in(member, 60)
+        assert upgrade(url).ok
+        assert store.signed_in(token) == member

@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from fedlens.store import open_store
+from fedlens.store.engine import locate, make_engine
 from harness.faults.checks import problems_at_end, problems_between
-from harness.faults.power import cut_power, sqlite_is_synchronous
+from harness.faults.power import cut_power
 from harness.faults.scenarios import befallen, settings
 from harness.faults.victim import DRAWS, PHASES, Mishap, Victim
 from harness.fuzzing.__main__ import fuzz
@@ -113,7 +114,8 @@ def test_a_store_that_lacks_a_release_would_be_found(config, places):
         (run,) = store.runs()
         store.set_run_status(run.run_id, "failed")
     assert problems_at_end(victim) == ["store: the run is failed"]
-    assert sqlite_is_synchronous(victim.run / "store.db")
+    with make_engine(locate(victim.run / "store.db")).connect() as connection:
+        assert connection.exec_driver_sql("PRAGMA synchronous").scalar_one() >= 2  # FULL
 
 
 def test_every_phase_is_one_that_a_run_goes_through():

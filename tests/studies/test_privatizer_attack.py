@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 import zipfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -215,3 +217,17 @@ def test_the_dashboard_says_what_attackers_declare() -> None:
     for name in [*ATTACKERS, FORMULA, "code x10"]:
         assert knows(name) == words_of(name), name
     assert {knows(name) for name in BLIND} == {"no record"}
+
+
+@pytest.mark.parametrize("command", [("attack", "kept"), ("curve", "--method", "cloak")])
+def test_without_scikit_learn_it_says_what_to_install(
+    command: tuple[str, ...], kept: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    words = [str(kept) if word == "kept" else word for word in command]
+    if command[0] == "curve":
+        words += ["--out", str(tmp_path / "curve")]
+    with patch.dict(sys.modules, {"sklearn": None}):
+        assert main(["privatizer", *words]) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        "fedlens: attackers need scikit-learn: pip install 'fedlens[attacks]'"
+    ]

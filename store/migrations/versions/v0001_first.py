@@ -34,216 +34,342 @@ def _table(name: str, *parts: sa.Column[Any] | sa.Constraint | sa.Index) -> None
     sa.Table(name, _TABLES, *parts)
 
 
-def _key(name: str, kind: Any = sa.Integer, refers: str = "") -> sa.Column[Any]:
+def _key(name: str, kind: Any = sa.Integer, *, refers: str = "", index: bool = False) -> Any:
     """A column of the primary key."""
-    return sa.Column(name, kind(), *([sa.ForeignKey(refers)] if refers else []), primary_key=True)
+    foreign = [sa.ForeignKey(refers)] if refers else []
+    return sa.Column(name, kind, *foreign, primary_key=True, index=index or None)
 
 
-def _given(name: str, kind: Any = sa.String, **more: Any) -> sa.Column[Any]:
-    """A column that is never NULL."""
-    return sa.Column(name, kind, nullable=False, **more)
+def _column(name: str, kind: Any = sa.Integer, *, refers: str = "", **more: Any) -> sa.Column[Any]:
+    """A column that refers to another table, is unique, or has an index."""
+    foreign = [sa.ForeignKey(refers)] if refers else []
+    return sa.Column(name, kind, *foreign, **({"nullable": False} | more))
 
 
-def _refers(name: str, column: str, kind: Any = sa.Integer, **more: Any) -> sa.Column[Any]:
-    """A column that is never NULL and names a row of another table."""
-    return sa.Column(name, kind(), sa.ForeignKey(column), **({"nullable": False} | more))
+def _given(*names: str, kind: Any = sa.String) -> list[sa.Column[Any]]:
+    """Columns that are never NULL."""
+    return [sa.Column(name, kind, nullable=False) for name in names]
 
 
-def _ledgered() -> sa.ForeignKeyConstraint:
-    return sa.ForeignKeyConstraint(
-        ["run_id", "ledger_index"], ["ledger.run_id", "ledger.ledger_index"]
-    )
+def _open(*names: str, kind: Any = sa.String) -> list[sa.Column[Any]]:
+    """Columns that may be NULL."""
+    return [sa.Column(name, kind) for name in names]
 
 
 def _spent() -> list[sa.Column[Any]]:
     return [
-        sa.Column("dp_epsilon", _FLOAT),
-        _given("delta_dp", _FLOAT),
-        sa.Column("bdp_as_published", _FLOAT),
-        sa.Column("bdp_corrected", _FLOAT),
-        sa.Column("bdp_sound", _FLOAT),
-        _given("delta_bdp", _FLOAT),
+        *_open("dp_epsilon", kind=_FLOAT),
+        *_given("delta_dp", kind=_FLOAT),
+        *_open("bdp_as_published", "bdp_corrected", "bdp_sound", kind=_FLOAT),
+        *_given("delta_bdp", kind=_FLOAT),
     ]
 
 
+def _partial(name: str, *columns: str, where: str, unique: bool = False) -> sa.Index:
+    """An index over the rows that meet a condition."""
+    condition = sa.text(where)
+    wheres = {"sqlite_where": condition, "postgresql_where": condition}
+    return sa.Index(name, *columns, unique=unique, **wheres)
+
+
 _table(
-    "runs",
-    _key("run_id", sa.String),
-    _given("name"),
-    _given("status"),
-    sa.Column("stop_reason", sa.String()),
-    _given("config", sa.JSON),
-    _given("config_sha256"),
-    _given("data_name"),
-    _given("unit"),
-    _given("users", sa.BigInteger),
-    _given("nodes", sa.Integer),
-    _given("rounds_planned", sa.Integer),
-    _given("private", sa.Boolean),
-    _given("guarantee"),
-    _given("created_at", _TIME),
+    "member_nodes",
+    _key("population", sa.String),
+    _key("node"),
+    *_given("users", kind=sa.BigInteger),
+    *_given("since", "seen", kind=sa.Date),
+    *_open("revoked", kind=sa.Date),
 )
 _table(
-    "rounds",
-    _key("run_id", sa.String, "runs.run_id"),
-    _key("round"),
-    _given("metrics", sa.JSON),
-    *_spent(),
-    _given("dp_method"),
-    _given("percentiles", sa.JSON),
-    _given("percentiles_corrected", sa.JSON),
-    _given("seconds", _FLOAT),
-)
-_table(
-    "ledger",
-    _key("run_id", sa.String, "runs.run_id"),
-    _key("ledger_index"),
-    _given("round", sa.Integer),
-    _given("event", sa.JSON),
-    _given("purpose"),
-    _given("entry_hash"),
-    _given("created_at", _TIME),
-    sa.Index(None, "run_id", "round"),
-)
-_table(
-    "releases",
-    _key("run_id", sa.String),
-    _key("ledger_index"),
-    _given("round", sa.Integer),
-    _given("status"),
-    _ledgered(),
-)
-_table(
-    "checkpoints",
-    _key("run_id", sa.String, "runs.run_id"),
-    _key("round"),
-    _given("sha256"),
-    _given("path"),
-)
-_table(
-    "audits",
-    _key("audit_id"),
-    _refers("run_id", "runs.run_id", sa.String, index=True),
-    _given("kind"),
-    _given("at", _TIME),
-    sa.Column("claimed_epsilon", _FLOAT),
-    _given("delta", _FLOAT),
-    sa.Column("lower_bound", _FLOAT),
-    sa.Column("estimate", _FLOAT),
-    sa.Column("cap", _FLOAT),
-    _given("verdict"),
-    _given("words"),
-)
-_table(
-    "batches",
-    _key("batch_id"),
-    _refers("run_id", "runs.run_id", sa.String),
-    _given("round", sa.Integer),
-    _given("ledger_index", sa.Integer),
-    _given("purpose"),
-    _given("checkpoint_sha256"),
-    _given("seed", sa.BigInteger),
-    _given("count", sa.Integer),
-    *_spent(),
-    _given("private", sa.Boolean),
-    _given("provenance"),
-    _given("created_at", _TIME),
-    sa.UniqueConstraint("run_id", "round", "purpose", "seed"),
-    _ledgered(),
-)
-_table(
-    "samples",
-    _key("sample_id"),
-    _refers("batch_id", "batches.batch_id"),
-    _given("position", sa.Integer),
-    _given("requested_class", sa.Integer),
-    _given("png", sa.LargeBinary),
-    _given("sha256", index=True),
-    sa.UniqueConstraint("batch_id", "position"),
-)
-_table("users", _key("user_id"), _given("name", unique=True))
-_table(
-    "projects",
-    _key("project_id"),
-    _given("name", unique=True),
-    _refers("run_id", "runs.run_id", sa.String),
-    _given("instructions"),
-    _given("purpose"),
-    _given("queue_order"),
-    _given("seed", sa.BigInteger),
-    _given("created_at", _TIME),
-)
-_table(
-    "labels",
-    _key("label_id"),
-    _refers("project_id", "projects.project_id"),
-    _given("key"),
-    _given("name"),
-    _given("kind"),
-    sa.UniqueConstraint("project_id", "key"),
-    sa.UniqueConstraint("project_id", "name"),
-)
-_table(
-    "annotations",
-    _key("annotation_id"),
-    _given("client_uuid", unique=True),
-    _refers("project_id", "projects.project_id"),
-    _refers("sample_id", "samples.sample_id", index=True),
-    _refers("user_id", "users.user_id"),
-    _refers("label_id", "labels.label_id", nullable=True, index=True),
-    sa.Column("skip_reason", sa.String()),
-    sa.Column("lead_ms", sa.BigInteger()),
-    _refers("supersedes_id", "annotations.annotation_id", nullable=True, unique=True),
-    _given("created_at", _TIME),
-    sa.Index(None, "project_id", "user_id", "sample_id"),
-    sa.Index(
-        "uq_annotations_first_answer",
-        "project_id",
-        "user_id",
-        "sample_id",
-        unique=True,
-        sqlite_where=sa.text("supersedes_id IS NULL"),
-        postgresql_where=sa.text("supersedes_id IS NULL"),
-    ),
+    "members",
+    _key("population", sa.String),
+    _key("number", sa.BigInteger, index=True),
+    _key("node"),
+    *_given("since", kind=sa.Date),
+    *_open("until", "revoked", kind=sa.Date),
 )
 _table(
     "privatizer_curves",
     _key("curve_id"),
-    _given("method"),
-    _given("data"),
-    _given("at", _TIME),
-    _given("quick", sa.Boolean),
-    _given("seeds", sa.Integer),
-    _given("utility_measure"),
-    sa.Column("least_sum", _FLOAT),
-    _given("label"),
+    *_given("method", "data"),
+    *_given("at", kind=_TIME),
+    *_given("quick", kind=sa.Boolean),
+    *_given("seeds", kind=sa.Integer),
+    *_given("utility_measure"),
+    *_open("least_sum", kind=_FLOAT),
+    *_given("label"),
+)
+_table(
+    "runs",
+    _key("run_id", sa.String),
+    *_given("name", "status"),
+    *_open("stop_reason"),
+    *_given("config", kind=sa.JSON),
+    *_given("config_sha256", "data_name", "unit"),
+    *_given("users", kind=sa.BigInteger),
+    *_given("nodes", "rounds_planned", kind=sa.Integer),
+    *_given("private", kind=sa.Boolean),
+    *_given("guarantee"),
+    *_given("created_at", kind=sa.Date),
+)
+_table(
+    "team_log",
+    _key("entry_id"),
+    *_given("day", kind=sa.Date),
+    *_given("actor", "action", "subject"),
+)
+_table(
+    "users",
+    _key("user_id"),
+    _column("name", sa.String, unique=True),
+)
+_table(
+    "accounts",
+    _key("user_id", refers="users.user_id"),
+    *_given("role"),
+    *_open("password"),
+    *_given("disabled", kind=sa.Boolean),
+)
+_table(
+    "audits",
+    _key("audit_id"),
+    _column("run_id", sa.String, refers="runs.run_id", index=True),
+    *_given("kind"),
+    *_given("at", kind=sa.Date),
+    *_open("claimed_epsilon", kind=_FLOAT),
+    *_given("delta", kind=_FLOAT),
+    *_open("lower_bound", "estimate", "cap", kind=_FLOAT),
+    *_given("verdict", "words"),
+)
+_table(
+    "checkpoints",
+    _key("run_id", sa.String, refers="runs.run_id"),
+    _key("round"),
+    *_given("sha256", "path"),
+)
+_table(
+    "findings",
+    _key("finding_id"),
+    _column("run_id", sa.String, refers="runs.run_id", index=True),
+    *_given("hypothesis"),
+    *_open("fault"),
+    *_given("status", "author"),
+    *_given("created_at", "changed_at", kind=_TIME),
+)
+_table(
+    "ledger",
+    _key("run_id", sa.String, refers="runs.run_id"),
+    _key("ledger_index"),
+    *_given("round", kind=sa.Integer),
+    *_given("event", kind=sa.JSON),
+    *_given("purpose", "entry_hash"),
+    *_given("created_at", kind=sa.Date),
+    sa.Index(None, "run_id", "round"),
+)
+_table(
+    "pinned_references",
+    _key("data_name", sa.String),
+    _column("run_id", sa.String, refers="runs.run_id"),
+    *_given("author"),
+)
+_table(
+    "presence",
+    _key("run_id", sa.String, refers="runs.run_id"),
+    _key("round"),
+    *_given("answered", kind=sa.JSON),
+    *_given("nodes", kind=sa.Integer),
+    *_given("users", "users_declared", kind=sa.BigInteger),
 )
 _table(
     "privatizer_points",
     _key("curve_id", refers="privatizer_curves.curve_id"),
     _key("position"),
-    sa.Column("alpha", _FLOAT),
-    sa.Column("weight", _FLOAT),
-    sa.Column("suppression_ratio", _FLOAT),
-    _given("utility", _FLOAT),
-    _given("utility_std", _FLOAT),
-    sa.Column("fresh", _FLOAT),
-    sa.Column("fresh_std", _FLOAT),
-    sa.Column("certified_nats", _FLOAT),
-    _given("fairness", sa.JSON),
-    sa.Column("latency_ms", _FLOAT),
-    _given("seconds", _FLOAT),
+    *_open("alpha", "weight", "suppression_ratio", kind=_FLOAT),
+    *_given("utility", "utility_std", kind=_FLOAT),
+    *_open("fresh", "fresh_std", "certified_nats", kind=_FLOAT),
+    *_given("fairness", kind=sa.JSON),
+    *_open("latency_ms", kind=_FLOAT),
+    *_given("seconds", kind=_FLOAT),
+)
+_table(
+    "projects",
+    _key("project_id"),
+    _column("name", sa.String, unique=True),
+    _column("run_id", sa.String, refers="runs.run_id"),
+    *_given("instructions", "purpose", "queue_order"),
+    *_given("seed", kind=sa.BigInteger),
+    *_given("created_at", kind=_TIME),
+    *_given("overlap", kind=sa.Integer),
+    *_given("blind", "several", kind=sa.Boolean),
+    *_given("random_share", kind=_FLOAT),
+    *_given("lease_seconds", "queued_batch", kind=sa.Integer),
+)
+_table(
+    "rounds",
+    _key("run_id", sa.String, refers="runs.run_id"),
+    _key("round"),
+    *_given("metrics", kind=sa.JSON),
+    *_spent(),
+    *_given("dp_method"),
+    *_given("percentiles", "percentiles_corrected", kind=sa.JSON),
+)
+_table(
+    "sign_ins",
+    _key("token_sha256", sa.String),
+    _column("user_id", refers="users.user_id", index=True),
+    *_given("expires_at", kind=_TIME),
+)
+_table(
+    "batches",
+    _key("batch_id"),
+    _column("run_id", sa.String, refers="runs.run_id"),
+    *_given("round", "ledger_index", kind=sa.Integer),
+    *_given("purpose", "checkpoint_sha256"),
+    *_given("seed", kind=sa.BigInteger),
+    *_given("count", kind=sa.Integer),
+    *_spent(),
+    *_given("private", kind=sa.Boolean),
+    *_given("rejected", kind=sa.JSON),
+    *_given("provenance"),
+    *_given("created_at", kind=sa.Date),
+    sa.ForeignKeyConstraint(["run_id", "ledger_index"], ["ledger.run_id", "ledger.ledger_index"]),
+    sa.UniqueConstraint("run_id", "round", "purpose", "seed"),
+)
+_table(
+    "finding_entries",
+    _key("entry_id"),
+    _column("finding_id", refers="findings.finding_id", index=True),
+    *_given("happened_at", kind=_TIME),
+    *_given("author", "kind"),
+    *_given("content", kind=sa.JSON),
+)
+_table(
+    "labels",
+    _key("label_id"),
+    _column("project_id", refers="projects.project_id"),
+    *_given("key", "name", "kind"),
+    sa.UniqueConstraint("project_id", "key"),
+    sa.UniqueConstraint("project_id", "name"),
 )
 _table(
     "privatizer_attacks",
     _key("curve_id"),
     _key("position"),
     _key("attacker", sa.String),
-    *(_given(name, _FLOAT) for name in ("mean", "std", "low", "high")),
-    *(_given(name, _FLOAT) for name in ("leak", "leak_low", "leak_high")),
-    sa.Column("frozen", _FLOAT),
+    *_given("mean", "std", "low", "high", "leak", "leak_low", "leak_high", kind=_FLOAT),
+    *_open("frozen", kind=_FLOAT),
     sa.ForeignKeyConstraint(
-        ["curve_id", "position"],
-        ["privatizer_points.curve_id", "privatizer_points.position"],
+        ["curve_id", "position"], ["privatizer_points.curve_id", "privatizer_points.position"]
     ),
+)
+_table(
+    "releases",
+    _key("run_id", sa.String),
+    _key("ledger_index"),
+    *_given("round", kind=sa.Integer),
+    *_given("status"),
+    sa.ForeignKeyConstraint(["run_id", "ledger_index"], ["ledger.run_id", "ledger.ledger_index"]),
+)
+_table(
+    "samples",
+    _key("sample_id"),
+    _column("batch_id", refers="batches.batch_id"),
+    *_given("position", "requested_class", kind=sa.Integer),
+    *_given("png", kind=sa.LargeBinary),
+    _column("sha256", sa.String, index=True),
+    *_open("agreement", kind=_FLOAT),
+    sa.UniqueConstraint("batch_id", "position"),
+    sa.Index("ix_samples_agreement", "batch_id", "agreement"),
+    sa.Index("ix_samples_class", "batch_id", "requested_class", "sample_id"),
+    sa.Index("ix_samples_stored", "batch_id", "sample_id"),
+)
+_table(
+    "adjudications",
+    _key("adjudication_id"),
+    _column("project_id", refers="projects.project_id"),
+    _column("sample_id", refers="samples.sample_id"),
+    _column("user_id", refers="users.user_id"),
+    _column("label_id", refers="labels.label_id", nullable=True),
+    *_given("note"),
+    sa.Index(None, "project_id", "sample_id"),
+)
+_table(
+    "annotations",
+    _key("annotation_id"),
+    _column("client_uuid", sa.String, unique=True),
+    _column("project_id", refers="projects.project_id"),
+    _column("sample_id", refers="samples.sample_id", index=True),
+    _column("user_id", refers="users.user_id"),
+    _column("label_id", refers="labels.label_id", nullable=True),
+    *_open("skip_reason"),
+    *_open("lead_ms", kind=sa.BigInteger),
+    *_open("note"),
+    *_open("more_labels", kind=sa.JSON),
+    _column("supersedes_id", refers="annotations.annotation_id", nullable=True, unique=True),
+    *_given("created_at", kind=_TIME),
+    sa.Index("ix_annotations_label", "label_id", "sample_id"),
+    sa.Index(None, "project_id", "user_id", "sample_id"),
+    _partial(
+        "uq_annotations_first_answer",
+        "project_id",
+        "user_id",
+        "sample_id",
+        where="supersedes_id IS NULL",
+        unique=True,
+    ),
+)
+_table(
+    "leases",
+    _key("project_id", refers="projects.project_id"),
+    _key("sample_id", refers="samples.sample_id"),
+    _key("user_id", refers="users.user_id"),
+    *_given("tab"),
+    *_given("until", kind=_TIME),
+    sa.Index("ix_leases_holder", "project_id", "user_id", "tab"),
+)
+_table(
+    "sample_tags",
+    _key("sample_id", refers="samples.sample_id"),
+    _key("tag", sa.String),
+    _column("run_id", sa.String, refers="runs.run_id"),
+    *_given("author"),
+    sa.Index("ix_sample_tags_run_id_tag", "run_id", "tag", "sample_id"),
+)
+_table(
+    "tag_entries",
+    _key("entry_id"),
+    *_given("day", kind=sa.Date),
+    *_given("actor"),
+    _column("run_id", sa.String, refers="runs.run_id"),
+    _column("sample_id", refers="samples.sample_id", index=True),
+    *_given("tag"),
+    *_given("added", kind=sa.Boolean),
+    sa.Index("ix_tag_entries_run_id", "run_id", "entry_id"),
+)
+_table(
+    "tasks",
+    _key("project_id", refers="projects.project_id"),
+    _key("sample_id", refers="samples.sample_id"),
+    *_given("need", "answered", kind=sa.Integer),
+    *_given("is_open", kind=sa.Boolean),
+    *_given("lane", kind=sa.Integer),
+    *_given("task_rank", kind=sa.BigInteger),
+    *_given("is_control", "disputed", kind=sa.Boolean),
+    *_given("requested_class", kind=sa.Integer),
+    _column("final_label_id", refers="labels.label_id", nullable=True),
+    *_given("decided", kind=sa.Boolean),
+    _column("gold_label_id", refers="labels.label_id", nullable=True),
+    sa.Index(
+        "ix_tasks_counted",
+        "project_id",
+        "requested_class",
+        "final_label_id",
+        "answered",
+        "decided",
+        "is_control",
+    ),
+    sa.Index("ix_tasks_disputed", "project_id", "disputed"),
+    _partial("ix_tasks_gold", "project_id", "sample_id", where="gold_label_id IS NOT NULL"),
+    sa.Index(None, "project_id", "is_open", "lane", "task_rank"),
+    _partial("ix_tasks_shared", "project_id", "task_rank", "sample_id", where="answered >= 2"),
 )

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -60,14 +59,3 @@ def _notes(path: Path) -> list[dict[str, Any]]:
     if not path.exists():
         return []
     return [json.loads(line) for line in path.read_bytes().splitlines() if line.endswith(b"}")]
-
-
-def sqlite_is_synchronous(path: Path) -> bool:
-    """Whether SQLite flushes at every commit with the settings that a store opens it with."""
-    from fedlens.store.engine import locate, make_engine
-
-    engine = make_engine(locate(path))
-    with engine.connect() as connection:
-        found = connection.exec_driver_sql("PRAGMA synchronous").scalar_one()
-    engine.dispose()
-    return int(found) >= 2 and sqlite3.sqlite_version_info > (3, 7)
