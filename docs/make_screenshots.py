@@ -16,7 +16,7 @@ from pathlib import Path
 
 from playwright.sync_api import Page, sync_playwright
 
-from fedlens.dashboard.runs.batch_kinds import ranked
+from fedlens.dashboard.summary.batch_kinds import ranked
 from fedlens.store import SampleFilter, open_store
 
 CHROMIUM = "/usr/bin/chromium"

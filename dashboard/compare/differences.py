@@ -10,8 +10,8 @@ from fedlens.dashboard.access.session import store
 from fedlens.dashboard.compare.blind import TRIALS, BlindTest
 from fedlens.dashboard.compare.sides import MOST, STRONGER, Side, mean_pictures, null_of
 from fedlens.dashboard.compare.statistics import Difference, differences
-from fedlens.dashboard.runs.integrity import intact
 from fedlens.dashboard.samples import images
+from fedlens.dashboard.summary.integrity import intact
 from fedlens.dashboard.widgets.plain_text import plain
 from fedlens.dashboard.widgets.tables import frame, put
 from fedlens.store import RunRecord, StoredSample

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from fedlens.dashboard.access.session import store
 from fedlens.dashboard.compare.statistics import Sets
-from fedlens.dashboard.runs.batch_kinds import identity, ranked
-from fedlens.dashboard.runs.integrity import intact
+from fedlens.dashboard.summary.batch_kinds import identity, ranked
+from fedlens.dashboard.summary.integrity import intact
 from fedlens.store import RunRecord, SampleFilter, StoredBatch, StoredSample, decode_png
 
 MOST = 2000

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fedlens.dashboard.runs.batch_kinds import ranked
 from fedlens.dashboard.samples.images import base64_text
+from fedlens.dashboard.summary.batch_kinds import ranked
 from fedlens.diagnosis.stored_answers import SAMPLES_EACH
 from fedlens.store import SampleFilter, Store
 

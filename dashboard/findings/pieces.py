@@ -11,7 +11,7 @@ from typing import Any
 from fedlens.dashboard.faults import cards
 from fedlens.dashboard.faults.answer import KeptDiagnosis
 from fedlens.dashboard.findings.evidence import ShownSample
-from fedlens.dashboard.runs.privacy import delta_text, epsilon_text
+from fedlens.dashboard.summary.privacy import delta_text, epsilon_text
 from fedlens.dashboard.widgets.markup import picture, tag, text
 from fedlens.store import FindingEntry, FindingStatus, RunRecord, StoredFinding
 

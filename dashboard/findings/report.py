@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fedlens.dashboard.findings import pieces
 from fedlens.dashboard.findings.evidence import diagnoses_in, samples_in
-from fedlens.dashboard.runs.privacy import (
+from fedlens.dashboard.summary.privacy import (
     ASSUMPTIONS,
     NOT_PRIVATE,
     NOT_PRIVATE_MEANING,

@@ -7,9 +7,9 @@ import streamlit as st
 from numpy.typing import NDArray
 
 from fedlens.dashboard.access.session import store
-from fedlens.dashboard.runs.badges import provenance
-from fedlens.dashboard.runs.privacy import NOT_PRIVATE
 from fedlens.dashboard.samples import images
+from fedlens.dashboard.summary.badges import provenance
+from fedlens.dashboard.summary.privacy import NOT_PRIVATE
 from fedlens.dashboard.widgets.plain_text import plain
 from fedlens.dashboard.widgets.theme import tag
 from fedlens.store import RunRecord, StoredSample, decode_png

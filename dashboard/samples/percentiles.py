@@ -8,7 +8,7 @@ from typing import Any
 import altair as alt
 import streamlit as st
 
-from fedlens.dashboard.runs.privacy import delta_text, epsilon_text
+from fedlens.dashboard.summary.privacy import delta_text, epsilon_text
 from fedlens.dashboard.widgets.tables import Frame, frame
 from fedlens.store import RoundRecord
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import streamlit as st
 
 from fedlens.dashboard.access.session import store
-from fedlens.dashboard.runs.integrity import intact
 from fedlens.dashboard.samples import images
+from fedlens.dashboard.summary.integrity import intact
 from fedlens.store import RunRecord, SampleFilter, StoredBatch, StoredSample
 
 GAP = 1

@@ -9,7 +9,7 @@ from fedlens.dashboard.access.session import pick, plain_errors, store
 from fedlens.dashboard.components.labeller import desk_data, labeller
 from fedlens.dashboard.labelling import project_form
 from fedlens.dashboard.labelling.answers import scope_of
-from fedlens.dashboard.runs.badges import privacy_warning
+from fedlens.dashboard.summary.badges import privacy_warning
 from fedlens.dashboard.widgets.pages import DashboardPage
 from fedlens.store import RunRecord, StoredProject
 

@@ -17,11 +17,11 @@ from fedlens.dashboard.access.session import (
 from fedlens.dashboard.compare.differences import show_blind_test, show_means, show_statistics
 from fedlens.dashboard.compare.sides import Side
 from fedlens.dashboard.components.grid import grid, grid_data
-from fedlens.dashboard.runs.badges import privacy_warning
-from fedlens.dashboard.runs.integrity import intact
 from fedlens.dashboard.samples import images
 from fedlens.dashboard.samples.filters import ALL, choose_batch, classes_of
 from fedlens.dashboard.samples.scaling import whole_factor
+from fedlens.dashboard.summary.badges import privacy_warning
+from fedlens.dashboard.summary.integrity import intact
 from fedlens.dashboard.widgets.pages import DashboardPage
 from fedlens.store import RunRecord, StoredSample
 

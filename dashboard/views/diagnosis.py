@@ -14,8 +14,8 @@ from fedlens.dashboard.faults.places import RunPlace
 from fedlens.dashboard.faults.progress import cancelled, failed, progress, stale
 from fedlens.dashboard.findings import pieces
 from fedlens.dashboard.findings.evidence import frozen, hypothesis_of
-from fedlens.dashboard.runs.badges import privacy_warning
 from fedlens.dashboard.samples.filters import classes_of
+from fedlens.dashboard.summary.badges import privacy_warning
 from fedlens.dashboard.widgets.pages import PAGES, DashboardPage
 from fedlens.dashboard.widgets.theme import put_card
 from fedlens.store import FindingRecord, RunRecord

@@ -14,8 +14,8 @@ from fedlens.dashboard.faults import panel
 from fedlens.dashboard.findings import pieces
 from fedlens.dashboard.findings.evidence import diagnoses_in, frozen, probes_of, samples_in
 from fedlens.dashboard.findings.report import report
-from fedlens.dashboard.runs.badges import privacy_warning
 from fedlens.dashboard.samples.filters import ALL, classes_of
+from fedlens.dashboard.summary.badges import privacy_warning
 from fedlens.dashboard.widgets.pages import PAGES, DashboardPage
 from fedlens.dashboard.widgets.plain_text import plain
 from fedlens.dashboard.widgets.theme import put_card

@@ -7,9 +7,9 @@ import streamlit as st
 from fedlens.dashboard.access.account import plain, require
 from fedlens.dashboard.access.session import pick, plain_errors, store
 from fedlens.dashboard.labelling import agreement_tables as tables
-from fedlens.dashboard.runs.integrity import intact
 from fedlens.dashboard.samples.images import sheet, show
 from fedlens.dashboard.samples.scaling import size_of, whole_factor
+from fedlens.dashboard.summary.integrity import intact
 from fedlens.dashboard.widgets.pages import DashboardPage
 from fedlens.dashboard.widgets.tables import frame
 from fedlens.store import Adjudication, GivenAnswer, StoredLabel, StoredProject

@@ -10,10 +10,10 @@ import streamlit as st
 from fedlens.dashboard.access.account import account, require
 from fedlens.dashboard.access.session import RUN_PARAMETER, pick_run, plain_errors, store
 from fedlens.dashboard.faults import panel
-from fedlens.dashboard.runs import audits, ledger_table
-from fedlens.dashboard.runs.badges import privacy_warning, run_badges
-from fedlens.dashboard.runs.privacy import ASSUMPTIONS, SO_FAR, bounds, delta_text, epsilon_text
 from fedlens.dashboard.samples import percentiles, progress_strip
+from fedlens.dashboard.summary import audits, ledger_table
+from fedlens.dashboard.summary.badges import privacy_warning, run_badges
+from fedlens.dashboard.summary.privacy import ASSUMPTIONS, SO_FAR, bounds, delta_text, epsilon_text
 from fedlens.dashboard.widgets import charts
 from fedlens.dashboard.widgets.pages import PAGES, DashboardPage
 from fedlens.dashboard.widgets.plain_text import plain

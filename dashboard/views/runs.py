@@ -9,10 +9,10 @@ import streamlit as st
 from fedlens.dashboard.access.account import require
 from fedlens.dashboard.access.session import RUN_PARAMETER, choice, plain_errors, store
 from fedlens.dashboard.faults import panel
-from fedlens.dashboard.runs import cards
-from fedlens.dashboard.runs.audits import ALARM, RED, has_alarm
-from fedlens.dashboard.runs.badges import STATUS
-from fedlens.dashboard.runs.privacy import (
+from fedlens.dashboard.summary import cards
+from fedlens.dashboard.summary.audits import ALARM, RED, has_alarm
+from fedlens.dashboard.summary.badges import STATUS
+from fedlens.dashboard.summary.privacy import (
     ASSUMPTIONS,
     NOT_PRIVATE,
     bounds,

@@ -9,13 +9,13 @@ import streamlit as st
 
 from fedlens.dashboard.access.session import choice, pick_run, plain_errors, store
 from fedlens.dashboard.components.grid import grid, grid_data
-from fedlens.dashboard.runs.badges import privacy_warning
-from fedlens.dashboard.runs.integrity import intact
 from fedlens.dashboard.samples import detail, images, tagging
 from fedlens.dashboard.samples import map as sample_map
 from fedlens.dashboard.samples.filters import choose
 from fedlens.dashboard.samples.order import ORDERS, alike, arranged, orders
 from fedlens.dashboard.samples.scaling import size_of, whole_factor
+from fedlens.dashboard.summary.badges import privacy_warning
+from fedlens.dashboard.summary.integrity import intact
 from fedlens.dashboard.widgets.pages import DashboardPage
 from fedlens.dashboard.widgets.theme import tag
 from fedlens.store import RunRecord, SampleFilter, StoredBatch, StoredSample, StoreError

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import altair as alt
 
-from fedlens.dashboard.runs.privacy import bounds, epsilon_text, series_names
+from fedlens.dashboard.summary.privacy import bounds, epsilon_text, series_names
 from fedlens.dashboard.widgets.tables import Frame, frame
 from fedlens.store import RoundRecord
 

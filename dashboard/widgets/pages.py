@@ -50,7 +50,6 @@ PAGES: Registry[DashboardPage] = Registry(
             "review",
             "results",
             "team",
-            "privatizers",
         )
     },
 )

@@ -7,7 +7,7 @@ whose filter `load` takes as well.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,7 +32,6 @@ from fedlens.privatizers.fitting import fit_filter as fit
 
 if TYPE_CHECKING:
     from fedlens.api.filtering import Applied
-    from fedlens_research.tradeoff.figures import Curve
 
 __all__ = [
     "SUFFIXES",
@@ -42,7 +41,6 @@ __all__ = [
     "FittedFilter",
     "apply",
     "attack",
-    "curve",
     "export",
     "fit",
     "load",
@@ -263,51 +261,3 @@ def apply(
     done = apply_filter(releaser, str(source), str(target), records)
     done.notes.extend([note] if note else [])
     return done
-
-
-def curve(
-    method: str,
-    data: str,
-    out: Path | str,
-    *,
-    seeds: Sequence[int] = (0,),
-    points: Sequence[str] = (),
-    attackers: Sequence[str] = (),
-    quick: bool = False,
-    data_dir: Path | str | None = None,
-    tell: Callable[[str], None] = lambda _: None,
-) -> Curve:
-    """Train a method at several points, attack every filter afresh on records it never saw.
-
-    Goes on where it was stopped. Figures, plots and filters are in ``out``.
-
-    Args:
-        method: ``information``, ``cloak`` or ``alpha``.
-        data: name of a source of records with a utility label and a sensitive attribute.
-        out: folder of everything that is made.
-        seeds: of data, training and attackers.
-        points: places on the curve as the command writes them; the method's own by default.
-        attackers: by name; all fresh ones by default.
-        quick: fewer steps, smaller networks, fewer records.
-        data_dir: folder of data files.
-        tell: is told how far it is, a line at a time.
-
-    Raises:
-        FedlensError: method, point, attacker or data cannot be used, or scikit-learn is missing.
-    """
-    from fedlens.api.attacks import require_attackers
-
-    require_attackers()
-    from fedlens_research.tradeoff.report import CurvePlan, run_curve
-
-    plan = CurvePlan(
-        method=method,
-        data=data,
-        out=Path(out),
-        seeds=tuple(seeds),
-        points=tuple(points),
-        attackers=tuple(attackers),
-        quick=quick,
-        data_dir=None if data_dir is None else Path(data_dir),
-    )
-    return run_curve(plan, tell)

@@ -40,6 +40,8 @@ VERBS = {
     "completion": "print a script that completes commands in a shell",
 }
 """Verbs in the order of the help, each with its line there."""
+OF_RESEARCH = ("study",)
+"""Those that another package carries out: see `fedlens.cli.research`."""
 ABOUT = "Look at, debug, label and train on federated data without anyone seeing it."
 EXAMPLES = """examples:
   fedlens simulate --preset demo --out runs/first      train on the embedded data
@@ -79,10 +81,19 @@ def build_parser(verb: str | None = None) -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(dest="verb", metavar="VERB")
     for name, about in VERBS.items():
         if verb in (None, name):
-            importlib.import_module(f"fedlens.cli.{name}").add_parser(verbs)
+            _add_verb(verbs, name)
         else:
             verbs.add_parser(name, help=about)
     return parser
+
+
+def _add_verb(verbs: argparse._SubParsersAction[argparse.ArgumentParser], name: str) -> None:
+    if name in OF_RESEARCH:
+        from fedlens.cli.research import add_research_verb
+
+        add_research_verb(verbs, name, VERBS[name], entry=name)
+    else:
+        importlib.import_module(f"fedlens.cli.{name}").add_parser(verbs)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

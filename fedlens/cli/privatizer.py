@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from fedlens.cli import VERBS
-from fedlens.cli.flags import SEEDS, add_json_flag, add_seeds_flag, made_folder, parse_seeds
-from fedlens.cli.output import print_json, program, say, tell
-from fedlens.cli.own_records import add_apply, add_column_flags, with_columns
+from fedlens.cli.flags import add_json_flag
+from fedlens.cli.output import print_json, say
+from fedlens.cli.own_records import add_apply
 from fedlens.cli.privatizer_attack import add_attack
+from fedlens.cli.research import add_research_verb
 from fedlens.foundation.errors import ExitStatus, WrongUse
 
-if TYPE_CHECKING:
-    from fedlens_research.tradeoff.figures import Curve
-
-METHODS = ("information", "cloak", "alpha")
 KINDS = ("torch", "onnx")
-DATA = "embedded-mnist-thickness"
-OUT = Path("runs")
-STORE = "store.db"
+CURVE = "a curve of utility against leakage, every point attacked afresh"
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -33,51 +27,10 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         epilog="example: fedlens privatizer curve --method cloak --quick",
     )
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    _add_curve(actions)
+    add_research_verb(actions, "curve", CURVE, entry="privatizer-curve")
     _add_export(actions)
     add_apply(actions)
     add_attack(actions)
-
-
-def _add_curve(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    curve = actions.add_parser(
-        "curve",
-        help="a curve of utility against leakage, every point attacked afresh",
-        description="Train a method at several points and seeds, attack every filter by attackers "
-        "who have it and by others, on records that it never saw, print a table, draw plots and a "
-        "sheet of records before and after, and store the figures. Goes on where it was stopped. "
-        "Simulation only: raw data is used and no budget is kept. The sheet shows real records "
-        "where the data are real; it stays in the folder and out of the store.",
-        epilog="example: fedlens privatizer curve --method cloak --quick",
-    )
-    add = curve.add_argument
-    add("--method", required=True, choices=METHODS, help="what filters are trained")
-    add("--data", default=DATA, help="source of records (default: %(default)s)")
-    add_column_flags(curve)
-    add("--out", type=Path, help="folder (default: runs/privatizer-METHOD)")
-    add(
-        "--points",
-        nargs="+",
-        default=[],
-        metavar="POINT",
-        help="places on the curve: alpha for information (0.8), suppression ratio for cloak (0.4), "
-        "order and weight for alpha (1:1.5); default: the method's own",
-    )
-    add_seeds_flag(curve)
-    add(
-        "--attackers",
-        nargs="+",
-        default=[],
-        metavar="NAME",
-        help="of code, decode, residual, features, logistic, trees, same, wide (default: all; "
-        "quick: code logistic same); the data's formula, if it has one, and the lines of reference "
-        "are always there, unlike in `attack`",
-    )
-    add("--quick", action="store_true", help="one or two points, one seed, small networks")
-    add("--data-dir", help="folder of the data sets' files")
-    add("--store", default="", help="URL of the store (default: store.db in the folder)")
-    add_json_flag(curve)
-    curve.set_defaults(run=run_curve_verb)
 
 
 def _add_export(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -99,69 +52,6 @@ def _add_export(actions: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     add("--out", type=Path, help="file to write, .pt2 or .onnx (default: beside or in FILTER)")
     add_json_flag(export)
     export.set_defaults(run=run_export)
-
-
-def run_curve_verb(args: argparse.Namespace) -> int:
-    """Train, attack, print, draw, store."""
-    from fedlens.api.privatizer import curve
-    from fedlens.models.shapes import ShapeError
-    from fedlens.privatizers.private_data import PrivateDataError
-    from fedlens.privatizers.protocol import PrivatizerError
-    from fedlens_research.tradeoff.store import store_curve
-
-    data = with_columns(args)
-    out = made_folder(args.out or OUT / f"privatizer-{args.method}")
-    seeds = parse_seeds(args.seeds, quick=args.quick)
-    try:
-        found = curve(
-            args.method,
-            data,
-            out,
-            seeds=seeds,
-            points=args.points,
-            attackers=args.attackers,
-            quick=args.quick,
-            data_dir=args.data_dir,
-            tell=tell,
-        )
-    except (PrivatizerError, PrivateDataError, ShapeError) as error:
-        raise WrongUse(str(error)) from None
-    _print(found, out, len(seeds))
-    place = args.store or f"sqlite:///{out / STORE}"
-    number = store_curve(found, place)
-    say(f"stored without records, as curve {number}")
-    if not args.store:
-        say(f"  {program()} dashboard --store {out / STORE}")
-    if args.json:
-        print_json({"curve": number, "points": found.rows()})
-    return ExitStatus.DONE
-
-
-def _print(curve: Curve, out: Path, seeds: int) -> None:
-    from fedlens.foundation.tables import print_table, table_of
-    from fedlens_research.tradeoff.certified import words_of as bound_words
-    from fedlens_research.tradeoff.figures import BLIND, LABEL, columns_of, words_of
-
-    print_table(table_of(curve.table(), columns_of(curve)))
-    say()
-    say(
-        "attackers: balanced accuracy, on records that none of them was fitted on; what each knows:"
-    )
-    for name in dict.fromkeys(name for place in curve.places for name in place.looking):
-        say(f"  {name}: {words_of(name)}")
-    for name in BLIND:
-        if name in curve.raw.attackers:
-            level = curve.raw.attack(name, "balanced") or 0.0
-            say(f"  {name} only, without looking at a record: {level:.3f}")
-    if curve.least_sum is not None:
-        say(f"  K = {curve.least_sum:.4f} nats leak at least, if all of the use is kept")
-    everywhere = all(point.certified_for_any for point in curve.places)
-    say(f"certified_nats: {bound_words(everywhere)}")
-    if seeds < len(SEEDS):
-        say(f"{seeds} seed(s): give --seeds 0 1 2 for deviations that mean something")
-    say(LABEL)
-    for made in (*curve.plots, out / "points.json"):
-        say(f"  {made}")
 
 
 def run_export(args: argparse.Namespace) -> int:

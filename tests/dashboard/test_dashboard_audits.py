@@ -9,7 +9,7 @@ import populated
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from fedlens.dashboard.runs.audits import ALARM, KINDS, newest, table
+from fedlens.dashboard.summary.audits import ALARM, KINDS, newest, table
 from fedlens.dashboard.widgets.tables import rows_of
 from fedlens.store import AuditRecord, Store
 

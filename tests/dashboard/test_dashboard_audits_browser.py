@@ -7,7 +7,7 @@ import pytest
 from serving import Served
 from test_dashboard_audits import an_audit, the_alarm
 
-from fedlens.dashboard.runs.audits import ALARM
+from fedlens.dashboard.summary.audits import ALARM
 from fedlens.store import Store
 
 pytestmark = pytest.mark.browser

@@ -18,11 +18,11 @@ from streamlit.testing.v1 import AppTest
 from test_dashboard_diagnosis import page_text
 
 from fedlens.dashboard.compare.sides import Side
-from fedlens.dashboard.runs.audits import table
-from fedlens.dashboard.runs.privacy import delta_text
 from fedlens.dashboard.samples.images import to_png
 from fedlens.dashboard.samples.percentiles import curve_frame
 from fedlens.dashboard.samples.scaling import size_of, whole_factor
+from fedlens.dashboard.summary.audits import table
+from fedlens.dashboard.summary.privacy import delta_text
 from fedlens.dashboard.views import review
 from fedlens.dashboard.widgets.charts import epsilon_frame
 from fedlens.dashboard.widgets.markup import picture

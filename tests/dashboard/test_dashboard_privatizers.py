@@ -11,15 +11,6 @@ import pytest
 from serving import Served
 from streamlit.testing.v1 import AppTest
 
-from fedlens.dashboard.runs.privatizers import (
-    attack_table,
-    certified_table,
-    fairness_table,
-    place,
-    point_table,
-    sensitive_chart,
-    strongest,
-)
 from fedlens.dashboard.widgets.tables import rows_of
 from fedlens.store import (
     PrivatizerAttack,
@@ -27,6 +18,15 @@ from fedlens.store import (
     PrivatizerPoint,
     Store,
     StoredPrivatizerCurve,
+)
+from fedlens_research.pages.curve_tables import (
+    attack_table,
+    certified_table,
+    fairness_table,
+    place,
+    point_table,
+    sensitive_chart,
+    strongest,
 )
 
 LABEL = "simulation only: trained and measured on raw data"

@@ -58,7 +58,9 @@ def test_the_whole_walk_from_a_fresh_clone(walk, repository, tmp_path):
     for command in walk.install:
         shell(command.replace("REPOSITORY", shlex.quote(str(repository))))
     shutil.rmtree(tmp_path / "fedlens")
-    assert str(tmp_path / "venv") in shell("python -c 'import fedlens.server; print(fedlens.server.__file__)'")
+    assert str(tmp_path / "venv") in shell(
+        "python -c 'import fedlens.server; print(fedlens.server.__file__)'"
+    )
     try:
         carry_out(walk.commands, shell)
     finally:

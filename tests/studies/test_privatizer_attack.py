@@ -16,7 +16,6 @@ import pytest
 import torch
 
 from fedlens.cli import main
-from fedlens.dashboard.runs.privatizers import BLIND, knows
 from fedlens.privatizers.attacks import effort
 from fedlens.privatizers.attacks.attackers import ATTACKERS, FRESH, INFORMED, STRONG, AttackError
 from fedlens.privatizers.attacks.attackers.formula import FORMULA
@@ -24,6 +23,7 @@ from fedlens.privatizers.attacks.filter_files import RecordUnits, save_filter
 from fedlens.privatizers.export import ExportError, export_filter
 from fedlens.privatizers.exported import ExportedFilter
 from fedlens.privatizers.networks.releasers import ConvReleaser
+from fedlens_research.pages.curve_tables import BLIND, knows
 from fedlens_research.tradeoff.figures import words_of
 
 SHAPE = (1, 28, 28)

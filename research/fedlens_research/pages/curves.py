@@ -5,10 +5,10 @@ from __future__ import annotations
 import streamlit as st
 
 from fedlens.dashboard.access.session import pick, plain_errors, store
-from fedlens.dashboard.runs import privatizers
 from fedlens.dashboard.widgets.pages import DashboardPage
 from fedlens.dashboard.widgets.tables import put
 from fedlens.store import StoredPrivatizerCurve
+from fedlens_research.pages import curve_tables
 
 CURVE_PARAMETER = "curve"
 START_HINT = "fedlens privatizer curve --method cloak --quick --out runs/cloak"
@@ -24,13 +24,13 @@ def _charts(curve: StoredPrivatizerCurve) -> None:
     with left:
         st.markdown("#### Which attackers still read the sensitive attribute")
         st.altair_chart(
-            privatizers.sensitive_chart(curve),
+            curve_tables.sensitive_chart(curve),
             alt="Line chart of each attacker's balanced accuracy against the utility",
         )
     with right:
         st.markdown("#### What is left of it, at least")
         st.altair_chart(
-            privatizers.leak_chart(curve),
+            curve_tables.leak_chart(curve),
             alt="Line chart of each attacker's lower bound on the leak against the utility",
         )
 
@@ -38,22 +38,22 @@ def _charts(curve: StoredPrivatizerCurve) -> None:
 def _tables(curve: StoredPrivatizerCurve) -> None:
     st.markdown("#### Points")
     put(
-        privatizers.point_table(curve),
+        curve_tables.point_table(curve),
         "Table of the curve's points with utility and strongest attacker",
     )
-    st.caption(privatizers.ATTACKS_CAPTION)
+    st.caption(curve_tables.ATTACKS_CAPTION)
     with st.expander("Every attacker"):
-        put(privatizers.attack_table(curve), "Table of every attacker at every point")
+        put(curve_tables.attack_table(curve), "Table of every attacker at every point")
     st.markdown("#### Certified, apart from all attacks")
     said = "Table of what is certified of each filter"
-    put(privatizers.certified_table(curve), said)
-    st.caption(privatizers.CERTIFIED_CAPTION)
+    put(curve_tables.certified_table(curve), said)
+    st.caption(curve_tables.CERTIFIED_CAPTION)
     _fairness(curve)
 
 
 def _fairness(curve: StoredPrivatizerCurve) -> None:
     st.markdown("#### Fairness of the service's answers")
-    rows = privatizers.fairness_table(curve)
+    rows = curve_tables.fairness_table(curve)
     if rows.empty:
         st.caption("Undefined here: some group has no record of some truth, or none is asked for.")
         return
@@ -70,7 +70,7 @@ def render() -> None:
             _empty()
             return
         by_id = {str(curve.curve_id): curve for curve in curves}
-        curve = pick("Curve", by_id, privatizers.title, CURVE_PARAMETER)
+        curve = pick("Curve", by_id, curve_tables.title, CURVE_PARAMETER)
         st.warning(f"**{curve.label[0].upper()}{curve.label[1:]}.**", icon=":material/science:")
         if curve.quick:
             st.caption("A quick curve: few steps and small networks, which costs quality.")

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from fedlens.cli import VERBS
 from fedlens.cli.flags import add_json_flag, add_seeds_flag, made_folder, parse_seeds
 from fedlens.cli.output import print_json, say, tell
-from fedlens.cli.study_bugs import add_bugs_parser
 from fedlens.foundation.errors import ExitStatus, WrongUse
+from fedlens_research.cli.study_bugs import add_bugs_parser
 
 if TYPE_CHECKING:
     from fedlens_research.table1.record import KeptLine, PageRecord

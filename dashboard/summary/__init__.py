@@ -1,0 +1,1 @@
+"""Runs on the screen: cards, privacy, ledger, audits."""

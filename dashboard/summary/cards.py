@@ -1,0 +1,95 @@
+"""Runs as cards: what its samples look like, how far it is, what it has cost, what was found."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from fedlens.dashboard.access.session import RUN_PARAMETER, store
+from fedlens.dashboard.faults import panel
+from fedlens.dashboard.samples.thumbnails import newest_batch, thumbnail
+from fedlens.dashboard.summary.audits import ALARM, has_alarm
+from fedlens.dashboard.summary.badges import STATUS
+from fedlens.dashboard.summary.batch_kinds import KINDS
+from fedlens.dashboard.summary.privacy import NOT_PRIVATE, bounds, delta_text, epsilon_text
+from fedlens.dashboard.widgets.pages import PAGES
+from fedlens.dashboard.widgets.plain_text import plain
+from fedlens.dashboard.widgets.theme import picture, put_card, tag, text
+from fedlens.store import RoundRecord, RunRecord
+
+COLOURS = {"running": "on", "failed": "bad", "interrupted": "found"}
+LINKS = {
+    "run": "Open",
+    "diagnosis": "Diagnosis",
+    "samples": "Samples",
+    "compare": "Compare",
+}
+
+
+def show(run: RunRecord, last: RoundRecord | None) -> None:
+    """Put one run on the page; ``last`` is its latest round."""
+    put_card(_inner(run, last), _kind(run))
+    with st.container(horizontal=True, gap="small", key=f"links-{run.run_id}"):
+        for page, label in LINKS.items():
+            st.page_link(
+                PAGES[page].in_navigation(),
+                label=label,
+                query_params={RUN_PARAMETER: run.run_id},
+                help=f"{label}: {plain(run.name)}",
+            )
+
+
+def _kind(run: RunRecord) -> str:
+    answer = panel.kept(run.run_id)
+    return "found" if answer is not None and answer.fits and answer.findings else ""
+
+
+def _inner(run: RunRecord, last: RoundRecord | None) -> str:
+    done = last.round if last else 0
+    return (
+        f'<div class="runcard">{_thumbnail(run)}<div><div class="name">{text(run.name)}</div>'
+        f"<div>{_tags(run)}</div>"
+        f'<div class="meter" role="img" aria-label="round {done} of {run.rounds_planned}">'
+        f'<i style="width:{100 * done / max(1, run.rounds_planned):.0f}%"></i></div>'
+        f'<p class="line num">Round {done} of {run.rounds_planned}{_stop(run)}</p>'
+        f'<p class="num">{_cost(last)}</p>'
+        f'<p class="line">{text(run.data_name)} · {run.users:,} users · {run.created_at:%Y-%m-%d}'
+        f" · {text(run.run_id[:12])}</p></div></div>"
+    )
+
+
+def _thumbnail(run: RunRecord) -> str:
+    batch, shown = newest_batch(run.run_id), thumbnail(run)
+    if batch is None or not shown:
+        return '<div class="thumb">no samples yet</div>'
+    drawn = picture(shown, f"Synthetic samples of {run.name}, a column a class")
+    kind = f"{batch.provenance} · {KINDS[batch.purpose][1]} · round {batch.round}"
+    return f'<div class="samples">{drawn}<p class="line">{text(kind)}</p></div>'
+
+
+def _tags(run: RunRecord) -> str:
+    words, _, _ = STATUS[run.status]
+    tags = tag(words, COLOURS.get(run.status, "good"))
+    if has_alarm(run.run_id):
+        tags += tag(ALARM, "bad")
+    elif not run.private:
+        tags += tag(NOT_PRIVATE, "bad")
+    if store().pinned_references().get(run.data_name) == run.run_id:
+        tags += tag("pinned reference", "on")
+    return tags + panel.hint_tag(run.run_id)
+
+
+def _stop(run: RunRecord) -> str:
+    return f" · stopped: {text(run.stop_reason)}" if run.stop_reason else ""
+
+
+def _cost(last: RoundRecord | None) -> str:
+    """DP first, for it binds for everybody; its Bayesian companion always beside it."""
+    if last is None:
+        return '<span class="quiet">No round done yet</span>'
+    dp, sound = bounds(last)[:2]
+    return (
+        f"<b>DP ε {text(epsilon_text(dp.epsilon))}</b> "
+        f'<span class="quiet">(δ {text(delta_text(dp.delta))}, any person) · '
+        f"BDP ε {text(epsilon_text(sound.epsilon))} sound (δ {text(delta_text(sound.delta))}, "
+        "people like those enrolled)</span>"
+    )
