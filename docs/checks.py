@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import ast
 import contextlib
-import difflib
 import fnmatch
 import hashlib
 import importlib
@@ -28,23 +27,16 @@ from collections.abc import Iterable, Iterator
 from itertools import takewhile
 from pathlib import Path
 
+import make_laws
 import tomli_w
 
 ROOT = Path(__file__).resolve().parent.parent
 BLOCK = re.compile(r"```(?:bash|sh|console)\n(.*?)```", re.DOTALL)
 LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)")
-NAMED_TEST = re.compile(r"`(tests/[\w/]+\.py)(?:::(test_\w+))?`")
-NOT_HELD = "Not held yet:"
-PICTURES = "docs/images/pictures.toml"
+PICTURES = "pictures.toml"
 GENERATED = ("results.md", "api.md", "settings.md", "presets.md", "command.md", "plugins.md")
 SECTIONS = "data|privacy|rounds|generator|privatizer|release|tasks"
 SETTING = re.compile(rf"(?:`|--set ')((?:{SECTIONS})(?:\.[a-z_]+)+)")
-PLAIN = {
-    "whoever": "anyone who",
-    "nobody": "no one, or name who",
-    "of before": "earlier",
-    "paper 00": "authors and year",
-}
 DRAWING = {
     *("annotate", "axhline", "axvline", "bar", "errorbar", "fill_between", "legend", "plot"),
     *("scatter", "set", "set_title", "set_xlabel", "set_ylabel", "step", "suptitle", "text"),
@@ -61,17 +53,18 @@ def all_faults(root: Path = ROOT) -> list[str]:
         command_faults(root),
         link_faults(root),
         picture_faults(root),
-        law_faults(root),
+        make_laws.law_faults(root),
         table_faults(root),
-        word_faults(root),
+        setting_faults(root),
         api_faults(),
     )
     return [fault for part in parts for fault in part]
 
 
 def pages(root: Path) -> list[Path]:
-    """The README and every page of the site."""
-    return [root / "README.md", *sorted((root / "docs").rglob("*.md"))]
+    """The README, every page of the site, and what research has written."""
+    folders = (root / "docs", root / "research")
+    return [root / "README.md", *(page for one in folders for page in sorted(one.rglob("*.md")))]
 
 
 def reference_faults(root: Path) -> Iterator[str]:
@@ -131,18 +124,13 @@ def table_faults(root: Path) -> Iterator[str]:
                 yield f"{page.relative_to(root)}:{number}: more than seven columns"
 
 
-def word_faults(root: Path) -> Iterator[str]:
-    """Words that plain English does without, and settings that there are not."""
+def setting_faults(root: Path) -> Iterator[str]:
+    """Settings that a page names and that there are not."""
     known = _settings(root)
     for page in pages(root):
-        text = page.read_text(encoding="utf-8")
         if page.name in GENERATED:
             continue
-        prose = re.sub(r"`[^`\n]*`", "", text).lower()
-        for word in PLAIN:
-            if word in prose:
-                yield f"{page.relative_to(root)}: in place of {word!r} say {PLAIN[word]}"
-        for setting in SETTING.findall(text):
+        for setting in SETTING.findall(page.read_text(encoding="utf-8")):
             if known and re.sub(r"^tasks\.\w+", "tasks.NAME", setting) not in known:
                 yield f"{page.relative_to(root)}: there is no setting {setting}"
 
@@ -156,28 +144,27 @@ def _settings(root: Path) -> set[str]:
 
 def picture_faults(root: Path) -> Iterator[str]:
     """Pictures without a maker, a page or a look, and those whose code has other words now."""
-    entries = read_pictures(root)
-    there = {
-        str(path.relative_to(root / "docs" / "images"))
-        for path in (root / "docs" / "images").rglob("*.png")
-    }
     shown = "".join(page.read_text(encoding="utf-8") for page in pages(root))
-    listed = {name for entry in entries for name in fnmatch.filter(there, entry["files"])}
-    yield from (f"docs/images/{name} has no entry in pictures.toml" for name in there - listed)
-    yield from (f"docs/images/{name} is on no page" for name in there if name not in shown)
-    for entry in entries:
-        if not fnmatch.filter(there, entry["files"]):
-            yield f"pictures.toml: there is no picture {entry['files']}"
-        words = shlex.split(entry["made_by"])
-        if words[0] == "fedlens" and not _parses(words[1:]):
-            yield f"pictures.toml: `{entry['made_by']}` is not understood"
-        yield from _staleness(root, entry)
+    for record in _records(root):
+        folder, entries = record.parent, read_pictures(record)
+        place = folder.relative_to(root)
+        there = {str(path.relative_to(folder)) for path in folder.rglob("*.png")}
+        listed = {name for entry in entries for name in fnmatch.filter(there, entry["files"])}
+        yield from (f"{place}/{name} has no entry in {PICTURES}" for name in there - listed)
+        yield from (f"{place}/{name} is on no page" for name in there if name not in shown)
+        for entry in entries:
+            if not fnmatch.filter(there, entry["files"]):
+                yield f"{place}/{PICTURES}: there is no picture {entry['files']}"
+            words = shlex.split(entry["made_by"])
+            if words[0] == "fedlens" and not _parses(words[1:]):
+                yield f"{place}/{PICTURES}: `{entry['made_by']}` is not understood"
+            yield from _staleness(root, entry)
 
 
 def _staleness(root: Path, entry: dict[str, str]) -> Iterator[str]:
     lost = [name for name in entry.get("code", ()) if not _files(root, [name])]
     if lost:
-        yield f"{entry['files']}: its code {', '.join(lost)} is gone; mend pictures.toml"
+        yield f"{entry['files']}: its code {', '.join(lost)} is gone; fix {PICTURES}"
     elif entry.get("words") != words_drawn(root, entry.get("code", ())):
         yield (
             f"{entry['files']} is stale: its code has other words than when it was made. Run"
@@ -185,9 +172,15 @@ def _staleness(root: Path, entry: dict[str, str]) -> Iterator[str]:
         )
 
 
-def read_pictures(root: Path) -> list[dict[str, str]]:
-    """The entries of pictures.toml: `files`, `made_by`, `code` and the digest `words`."""
-    entries: list[dict[str, str]] = tomllib.loads((root / PICTURES).read_text())["picture"]
+def _records(root: Path) -> list[Path]:
+    """Each folder of pictures has a record of who made them."""
+    folders = (root / "docs", root / "research")
+    return [record for one in folders for record in sorted(one.rglob(PICTURES))]
+
+
+def read_pictures(record: Path) -> list[dict[str, str]]:
+    """The entries of a pictures.toml: `files`, `made_by`, `code` and the digest `words`."""
+    entries: list[dict[str, str]] = tomllib.loads(record.read_text())["picture"]
     return entries
 
 
@@ -216,38 +209,15 @@ def _draws(call: ast.Call) -> bool:
 
 def mark_seen(root: Path, pattern: str) -> list[str]:
     """Write today's digest beside every picture that the pattern names."""
-    entries, marked = read_pictures(root), []
-    for entry in entries:
-        if fnmatch.fnmatch(entry["files"], pattern):
-            entry["words"] = words_drawn(root, entry.get("code", ()))
-            marked.append(entry["files"])
-    (root / PICTURES).write_text(HEAD + tomli_w.dumps({"picture": entries}))
+    marked = []
+    for record in _records(root):
+        entries = read_pictures(record)
+        for entry in entries:
+            if fnmatch.fnmatch(entry["files"], pattern):
+                entry["words"] = words_drawn(root, entry.get("code", ()))
+                marked.append(entry["files"])
+        record.write_text(HEAD + tomli_w.dumps({"picture": entries}))
     return marked
-
-
-def law_faults(root: Path) -> Iterator[str]:
-    """Tests that docs/laws.md names and that do not exist, and laws without any."""
-    page = (root / "docs" / "laws.md").read_text(encoding="utf-8")
-    everywhere = {
-        str(path.relative_to(root)): tests_of(path)
-        for path in sorted((root / "tests").rglob("test_*.py"))
-    }
-    for file, test in dict.fromkeys(NAMED_TEST.findall(page)):
-        if not everywhere.get(file) or (test and test not in everywhere[file]):
-            moved = [f"{place}::{test}" for place, tests in everywhere.items() if test in tests]
-            near = difflib.get_close_matches(test, everywhere.get(file, []), 1)
-            hint = f"; {', '.join(moved or near)}?" if moved or near else ""
-            yield f"docs/laws.md: there is no {'::'.join(filter(None, (file, test)))}{hint}"
-    for part in re.split(r"^## ", page, flags=re.MULTILINE)[1:]:
-        if not NAMED_TEST.search(part) and NOT_HELD not in part:
-            yield f"docs/laws.md: {part.splitlines()[0]} names no test and no gap"
-
-
-def tests_of(path: Path) -> list[str]:
-    """The names of the tests in a file, read without running it."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    names = (node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
-    return [name for name in names if name.startswith("test_")]
 
 
 def api_faults(package: str = "fedlens") -> Iterator[str]:

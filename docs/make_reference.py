@@ -27,38 +27,37 @@ from fedlens.server.config.reference import Setting, tables
 
 TARGET = Path(__file__).with_name("reference")
 ROOT = TARGET.parents[1]
-PLUGINS = """A plug-in is a name in a registry. Ours are listed where the registry is made; another
-installed package adds its own by an entry point in the registry's group, and no setting is needed:
+PLUGINS = """A plug-in is a name in a registry. Another installed package adds one with an entry
+point in the registry's group; no setting is needed:
 
 ```toml
 [project.entry-points."fedlens.datasets"]
 scans = "our_package.scans:SCANS"
 ```
 
-fedlens imports a plug-in when somebody asks for it by name. It refuses an unknown name and lists
-what there is. What a plug-in must have is the type in the last column: its docstring is the
-contract.
+fedlens imports a plug-in when it is asked for by name. It refuses an unknown name and lists those
+that exist. The last column is the type that a plug-in must have; its docstring is the contract.
 """
 HEAD = "\n\nWritten by `python docs/make_reference.py` from the code.\n"
 STATUSES = """## Exit status
 
-0 done, 1 failed, 2 wrong use, 3 stopped by a privacy budget, 4 an audit's alarm.
+0 done, 1 failed, 2 wrong use, 3 stopped by a privacy budget, 4 an audit raised an alarm.
 """
 ENVIRONMENT = """## Environment
 
 | variable | meaning |
 |---|---|
-| `FEDLENS_DATA` | folder of data sets' files |
-| `FEDLENS_STORE` | URL of the store, where no `--store` is given |
-| `FEDLENS_RUNS` | folder of run folders, where the dashboard finds no run beside its store |
-| `FEDLENS_PATHS` | folders whose files a run's settings may name, as in `PATH`; not set: any |
+| `FEDLENS_DATA` | folder with the files of data sets |
+| `FEDLENS_STORE` | URL of the store, if no `--store` is given |
+| `FEDLENS_RUNS` | folder of run folders, if the dashboard finds no run beside its store |
+| `FEDLENS_PATHS` | folders whose files a run's settings may name, as in `PATH`; if unset, any |
 | `FEDLENS_HOME` | folder of `populations`, `heads` and `flwr run`'s `runs`; `~/.fedlens` if unset |
 | `FEDLENS_DASHBOARD_USER` | account of the dashboard's access token; set by the command |
 | `FEDLENS_DASHBOARD_COOKIE` | name of the cookie of the dashboard's sessions; set by the command |
 | `FEDLENS_RUN_STORE` | URL of the store of runs over Flower, read where the ServerApp runs |
-| `FEDLENS_RUN_STORE_FILE` | a file with that URL, mode 600, in place of it |
-| `FEDLENS_LOG` | `json` for logs as JSON, one object a line |
-| `FEDLENS_TRACES` | `otlp`, or the absolute path of a file: where spans go; not set: none |
+| `FEDLENS_RUN_STORE_FILE` | a file with that URL instead, mode 600 |
+| `FEDLENS_LOG` | `json` for logs as JSON, one object per line |
+| `FEDLENS_TRACES` | where spans go: `otlp`, or the absolute path of a file; if unset, nowhere |
 | `FEDLENS_TEST_MODE` | `1` allows `privacy.fixed_seed`, which voids every guarantee; for tests |
 | `FEDLENS_SHARED` | folder with whole data sets and oracle values for the tests |
 """
@@ -86,7 +85,7 @@ def node_settings() -> str:
         "",
         "| key | default | meaning |",
         "|---|---|---|",
-        "| `data` | none: say it | Absolute path of the node's prepared store, or file of users. |",
+        "| `data` | required | Absolute path of the node's prepared store, or file of users. |",
         "| `federation` | `''` | Absolute path of the federation's contract. A store has its own, "
         "which must be the same; a file of users has none. |",
         "| `partition-id` | `0` | The node's place among the nodes, each another. |",
@@ -101,13 +100,18 @@ def node_settings() -> str:
 
 def deploy_settings() -> str:
     """The keys of ``deploy.toml``, for each kind of folder."""
-    lines = ["## `deploy.toml`", "", "Of a machine's folder that `fedlens deploy init` wrote.", ""]
+    lines = [
+        "## `deploy.toml`",
+        "",
+        "In each machine's folder; `fedlens deploy init` writes it.",
+        "",
+    ]
     for kind in (SuperLinkSettings, NodeSettings, OperatorSettings):
         fields = kind.model_fields
         role = str(get_args(fields["role"].annotation)[0])
         lines += [f'### `role = "{role}"`', "", "| key | default | meaning |", "|---|---|---|"]
         for name, info in fields.items():
-            shown = "say it" if info.is_required() else f"`{info.default!r}`"
+            shown = "required" if info.is_required() else f"`{info.default!r}`"
             if name != "role":
                 meaning = _said(info.description or "")
                 lines.append(f"| `{info.alias or name}` | {shown} | {meaning} |")
@@ -120,7 +124,7 @@ def contract() -> str:
     lines = [
         "## The contract, `federation.toml`",
         "",
-        "The same file at all owners and at the server: [how to provide data]"
+        "All owners and the server have the same file: [how to provide data]"
         "(../how-to/provide-data.md).",
         "",
         "| key | default | meaning |",
@@ -131,14 +135,14 @@ def contract() -> str:
         for name, info in model.model_fields.items():
             if name in ("image", "sensitive"):
                 continue
-            default = "none: say it" if info.is_required() else f"`{info.default!r}`"
+            default = "required" if info.is_required() else f"`{info.default!r}`"
             lines.append(f"| `{table}{name}` | {default} | {_said(str(info.description))} |")
     return "\n".join(lines) + "\n"
 
 
 def _default(setting: Setting) -> str:
     if setting.default is None:
-        return "none: say it"
+        return "required"
     value = setting.default
     return f"`{' '.join(value) if isinstance(value, tuple) else value!r}`"
 

@@ -53,6 +53,7 @@ def charged(rounds=4, event=EVENT, evidence=None, **keywords):
     return account
 
 
+@pytest.mark.law("5: both notions are shown together")
 def test_spending_is_what_both_accountants_say():
     spending = charged(4, evidence=released()).spending()
     differential = DifferentialAccountant()
@@ -163,6 +164,7 @@ def test_one_round_without_noise_spoils_the_run():
     assert account.statement(1000).startswith("No guarantee")
 
 
+@pytest.mark.law("2: noise never repeats")
 def test_fixed_noise_is_no_guarantee():
     spending = charged(2, noise_source="fixed-seed").spending()
     assert not spending.private
@@ -177,6 +179,7 @@ def test_before_the_first_round_nothing_is_claimed():
     assert "Nothing has been released" in statement(spending, 1000)
 
 
+@pytest.mark.law("5: both notions are shown together")
 def test_the_statement_says_what_a_reader_must_know():
     spending = charged(4, evidence=released()).spending()
     text = statement(spending, 1000)
@@ -213,6 +216,7 @@ def test_the_statement_names_the_unit_the_sampler_and_what_weakens_it():
         assert needed in text, needed
 
 
+@pytest.mark.law("5: a Bayesian budget needs a declared filter")
 def test_a_declared_filter_is_what_the_sound_figure_claims():
     event = replace(EVENT, noise_multiplier=6.0)
     whole = charged(400, event, total_rounds=400).spending()
@@ -280,6 +284,7 @@ def test_rounding_up_adds_less_than_a_hundredth(epsilon):
 class TestAnEndThatMayHaveBeenChosen:
     """An end that was chosen after looking at releases has the guarantee of the whole plan."""
 
+    @pytest.mark.law("5: an early end is charged as the whole plan")
     def test_differential_privacy_is_that_of_the_whole_plan(self):
         plan, done = charged(10).spending(), charged(4, evidence=released())
         early, so_far = done.at_any_end(charged(10)), done.spending()

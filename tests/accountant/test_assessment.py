@@ -180,6 +180,7 @@ def test_differential_privacy_caps_and_is_named():
     st.integers(1, 2000),
     st.sampled_from([1e-12, 1e-8, 1e-3]),
 )
+@pytest.mark.law("5: no Bayesian figure is above DP")
 def test_no_figure_is_above_differential_privacy(norms, rate, noise, rounds, delta):
     found = assessed(norms, sampling_rate=rate, noise_multiplier=noise, rounds=rounds, delta=delta)
     differential = DifferentialAccountant()

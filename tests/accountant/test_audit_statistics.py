@@ -220,6 +220,7 @@ def spoiled(places, factor, shape=(20, 4000)):
     ],
     ids=["1 in 1000", "one", "block", "stripe", "half too large", "scattered"],
 )
+@pytest.mark.law("audits: every fault of the suite is found")
 def test_noise_that_is_small_somewhere_is_found_and_named(places, factor, said):
     found = spoiled(places, factor)
     assert found.p_coordinates < 1e-6 and found.place.words.startswith(said)
@@ -248,6 +249,7 @@ def test_noise_that_two_mechanisms_share_is_found():
     assert finding.verdict == "alarm" and "first and second" in finding.words
 
 
+@pytest.mark.law("audits: correct code is rarely accused")
 def test_an_audit_of_correct_code_alarms_in_fewer_than_one_of_200():
     assert false_alarm_bound(5) <= 1 / 200
 
@@ -421,6 +423,7 @@ def test_histograms_of_norms_need_noise_of_their_own():
         assert found.verdict == "alarm" and "norms" in found.words
 
 
+@pytest.mark.law("audits: correct code is rarely accused")
 def test_canary_records_that_do_not_get_through_are_no_comfort():
     assert lost_finding("sampling", claim=Claim(2.0, 1e-5)).verdict == "cannot-detect"
     assert clipping(computed=0.0, sent=None, cosine=None) == "cannot-detect"

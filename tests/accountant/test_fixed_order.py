@@ -66,6 +66,7 @@ def realised_costs():
 
 
 class TestAgainstNormsThatReact:
+    @pytest.mark.law("5: a Bayesian budget needs a declared filter")
     def test_the_best_order_of_realised_costs_is_no_bound(self):
         """An odometer: all that it claims at each time holds there, but not where one may stop."""
         claims = [divergence_epsilon_by_order(c, ORDERS, DELTA).min() for c in realised_costs()]
@@ -77,6 +78,7 @@ class TestAgainstNormsThatReact:
         loss, claim = losses_where_the_adversary_stops(SQUARES, claims, margin=0.0)
         assert (loss > claim).mean() > 2 * DELTA
 
+    @pytest.mark.law("5: a Bayesian budget needs a declared filter")
     def test_the_filter_holds(self):
         guard = filtered(epsilon=2.0)
         allowed = rounds_of(guard, BINS)

@@ -85,6 +85,7 @@ def test_every_line_is_canonical_and_hashes_itself_and_the_line_before(ledger, p
     assert previous == ledger.head
 
 
+@pytest.mark.law("4: ledger and store hold what is listed")
 def test_it_holds_nothing_but_the_mechanism(ledger, path):
     for line in path.read_text().splitlines()[1:]:
         assert set(json.loads(line)) == {
@@ -92,6 +93,7 @@ def test_it_holds_nothing_but_the_mechanism(ledger, path):
         }  # fmt: skip
 
 
+@pytest.mark.law("crashes: a killed run goes on")
 def test_a_crash_at_any_byte_of_an_append_leaves_a_ledger_that_opens(ledger, path):
     data = path.read_bytes()
     last = data[:-1].rfind(b"\n") + 1
@@ -148,6 +150,7 @@ def test_a_killed_writer_loses_nothing_that_it_was_told_was_written(path):
 
 
 @pytest.mark.parametrize("line", [0, 2, 5])
+@pytest.mark.law("2: tampering shows")
 def test_every_changed_character_is_found_and_its_line_named(ledger, path, line):
     lines = path.read_bytes().splitlines(keepends=True)
     for place in range(0, len(lines[line]) - 1):
@@ -307,6 +310,7 @@ def test_a_header_that_is_not_json_is_refused_and_nothing_is_made(path):
     assert not list(path.parent.iterdir())
 
 
+@pytest.mark.law("2: the ledger line is on disk first")
 def test_an_append_is_on_disk_before_it_returns(ledger, path, monkeypatch):
     synced = []
     monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(path.read_bytes()))

@@ -36,6 +36,7 @@ def test_whole_orders_agree_with_sixty_digits(oracles, make_event):
         assert bound.order == figures["order"]
 
 
+@pytest.mark.law("5: DP figures are never below the truth")
 def test_never_below_the_truth_and_never_above_other_moments_accountants(oracles, make_event):
     for case in oracles["subsampled_gaussian"]:
         ours = spent(make_event(case["q"], case["sigma"]), case["T"], case["delta"]).epsilon

@@ -47,6 +47,7 @@ def words_of(number: int, length: int) -> list[int]:
 
 
 @pytest.mark.parametrize("scale", [1, 2, 3, 10])
+@pytest.mark.law("1: the noise is exact, secret and drawn once")
 def test_small_scales_have_the_exact_probabilities(scale):
     draws = normal.rounded_normal(400_000, scale, FixedBits(scale))
     reach = np.arange(-4 * scale, 4 * scale + 1)
@@ -137,6 +138,7 @@ def impossible_for(values: np.ndarray, total: float) -> int:
     return int((np.fmod(values, coarse) != 0).sum())
 
 
+@pytest.mark.law("1: the noise is exact, secret and drawn once")
 def test_what_may_be_released_does_not_depend_on_the_sum():
     common = {"noise_multiplier": 1.0, "sensitivity": 1.0}
     without = add_noise(np.zeros(100_000), source=private_source(-1), **common)
@@ -149,6 +151,7 @@ def test_what_may_be_released_does_not_depend_on_the_sum():
 
 
 @pytest.mark.parametrize("size", [1, 50, 7850])
+@pytest.mark.law("1: the noise is exact, secret and drawn once")
 def test_on_the_lattice_neighbours_are_no_further_apart_than_the_noise_is_for(size):
     source, step = np.random.default_rng(size), pitch(CLIP)
     allowed = lattice.sensitivity_in_pitches(CLIP, size)
@@ -191,6 +194,7 @@ def test_noise_that_integers_cannot_hold_is_refused(z, clip):
         add_noise(np.zeros(3), noise_multiplier=z, sensitivity=clip, source=SystemBits())
 
 
+@pytest.mark.law("1: the noise is exact, secret and drawn once")
 def test_no_sum_makes_the_mechanism_fail_or_overflow():
     total = np.array([1e300, -1e300, math.inf, -math.inf, math.nan, 0.0])
     for z in (1.0, 30_000.0):
@@ -207,6 +211,7 @@ def test_sums_on_the_lattice_add_up_without_rounding():
     assert np.array_equal(whole - replies[7], sum(replies[:7] + replies[8:]))
 
 
+@pytest.mark.law("1: each user is drawn with probability q")
 def test_a_cohort_is_drawn_with_the_probability_and_never_above_it():
     drawn = chosen(1_000_000, 0.3, FixedBits(1))
     assert stats.binomtest(len(drawn), 1_000_000, 0.3).pvalue > 1e-4
@@ -220,6 +225,7 @@ def test_a_cohort_is_drawn_with_the_probability_and_never_above_it():
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
+@pytest.mark.law("2: noise never repeats")
 def test_a_forked_process_draws_other_noise():
     source = private_source(-1)
 
@@ -245,6 +251,7 @@ def leaning(count: int) -> bytes:
 
 
 @pytest.mark.parametrize("broken", [bytes, repeating, leaning])
+@pytest.mark.law("2: noise never repeats")
 def test_a_broken_source_of_bits_is_refused_before_any_noise_is_drawn(monkeypatch, broken):
     health._test_process.cache_clear()
     monkeypatch.setattr(bits_module.os, "urandom", broken)

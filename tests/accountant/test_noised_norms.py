@@ -23,6 +23,7 @@ SHARE = st.floats(1e-6, 0.9)
 
 
 @given(NOISE, SHARE)
+@pytest.mark.law("5: an update and its norms are one release")
 def test_both_parts_together_spend_what_the_ledger_states(z, share):
     """1/z_u² + 1/z_h² is all that a user can move the joined vector by, squared."""
     noise = split_noise(z, share)
@@ -56,6 +57,7 @@ def released(norms, noise=3.0, seed=0):
     return noised_norms(counts, clipping_norm=1.0, noise=noise, source=FixedBits(seed))
 
 
+@pytest.mark.law("5: an update and its norms are one release")
 def test_a_user_changes_one_count_by_one():
     without = np.linspace(0.01, 1.0, 50)
     for norm in (1e-6, 1 / PUBLIC_BINS, 0.5, 1.0):
@@ -93,6 +95,7 @@ def test_it_survives_json_and_refuses_what_it_cannot_be():
 
 
 @pytest.mark.parametrize("noise", [0.0, -1.0, math.inf, math.nan])
+@pytest.mark.law("4: norms are released with noise only")
 def test_norms_are_never_released_without_noise(noise):
     with pytest.raises(ValueError, match="noise"):
         released([0.1], noise=noise)

@@ -213,6 +213,7 @@ def test_a_population_restored_from_an_older_copy_is_refused_by_a_run_it_forgot(
         Population.open(folder).require_entries("r1", entries)
 
 
+@pytest.mark.law("2: a copy draws no noise")
 def test_an_older_copy_of_a_population_is_refused_to_all_runs(population, folder):
     """A new run knows of no entry that is missing, and would spend what was spent already."""
     for number in range(1, 4):
@@ -242,6 +243,7 @@ def test_without_a_place_to_note_it_a_population_is_charged_all_the_same(
     assert len(Population.open(folder).ledger) == 1
 
 
+@pytest.mark.law("2: a copy draws no noise")
 def test_two_copies_of_a_population_do_not_both_grant(population, folder, tmp_path):
     """Both were opened while they were alike: each would grant what the other granted."""
     spend(population)
@@ -367,6 +369,7 @@ def race(folder, name, start, granted):
 
 
 @pytest.mark.parametrize("last", [1, 7, 40])
+@pytest.mark.law("2: a budget stops a run in time")
 def test_processes_that_race_for_the_last_rounds_get_exactly_these(folder, monkeypatch, last):
     most = most_rounds(replace(TERMS, epsilon_budget=2.0))
     population = Population.create(folder, replace(TERMS, epsilon_budget=2.0))

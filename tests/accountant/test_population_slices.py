@@ -38,6 +38,7 @@ def spend(population, users="", rounds=1, purpose="training round"):
         population.charge(EVENT, run="abc", number=number, purpose=purpose, users=users)
 
 
+@pytest.mark.law("2: only disjoint groups compose in parallel")
 def test_users_of_a_slice_pay_for_it_and_for_what_is_about_everyone(made, tmp_path):
     population = made()
     spend(population, "app_version=1.0", 2)
@@ -79,6 +80,7 @@ def test_a_slice_that_comes_after_everyone_pays_for_everyone(made):
         ("app_version", "app_version=2.0", "app_version=2.0"),  # the same users
     ],
 )
+@pytest.mark.law("2: only disjoint groups compose in parallel")
 def test_slices_that_could_share_users_add_up(made, declared, first, second):
     population = made(slices=declared)
     spend(population, first, 2)
@@ -107,6 +109,7 @@ def test_a_line_whose_slice_was_changed_is_found(made, tmp_path):
         Population.open(tmp_path / "clinic")
 
 
+@pytest.mark.law("2: a budget stops a run in time")
 def test_probes_stop_at_what_the_owner_left_to_them_whatever_the_budget(made):
     population = made(epsilon_budget=100.0, probe_epsilon=cost(2) * (1 + 1e-9))
     spend(population, rounds=5)

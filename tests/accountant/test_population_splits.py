@@ -39,6 +39,7 @@ def spend(population, users="", rounds=1, event=EVENT, purpose="training round")
         population.charge(event, run="abc", number=number, purpose=purpose, users=users)
 
 
+@pytest.mark.law("2: only disjoint groups compose in parallel")
 def test_two_sides_cost_what_the_dearer_does_in_whichever_order(made, tmp_path):
     population = made()
     spend(population)  # of the model, about everyone
@@ -59,6 +60,7 @@ def test_two_sides_cost_what_the_dearer_does_in_whichever_order(made, tmp_path):
     ],
 )
 @pytest.mark.parametrize("slices", ["", "app_version"])
+@pytest.mark.law("2: only disjoint groups compose in parallel")
 def test_whatever_else_may_share_users_adds_up(made, other, slices):
     population = made(slices=slices)
     spend(population, LOW, 2)

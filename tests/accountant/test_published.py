@@ -157,6 +157,7 @@ class TestPooledBounds:
 
     @pytest.mark.parametrize("noise", [0.6, 5.0])
     @pytest.mark.parametrize("missing", [0, 1])
+    @pytest.mark.law("5: bounds on norms hold whatever they react to")
     def test_the_bound_holds_at_every_round_at_once(self, noise, missing):
         assert self.broken(noise, missing=missing) < self.GAMMA
 

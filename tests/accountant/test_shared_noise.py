@@ -47,6 +47,7 @@ def agrees(draws: np.ndarray, probabilities: np.ndarray) -> float:
 
 
 @pytest.mark.parametrize("scale", [1, 2, 3, 10])
+@pytest.mark.law("secure sums: the nodes' noise is what the ledger states")
 def test_a_share_has_the_law_of_the_discrete_gaussian(scale):
     draws = discrete_normal(400_000, scale, FixedBits(scale, 1))
     assert agrees(draws, law(scale, 6 * scale)) > 1e-4
@@ -85,6 +86,7 @@ def test_a_sum_of_shares_has_the_law_of_one_discrete_gaussian(shares, scale):
 
 
 @pytest.mark.parametrize(("shares", "scale"), [(2, 1), (3, 1), (5, 1), (12, 1)])
+@pytest.mark.law("secure sums: the nodes' noise is what the ledger states")
 def test_the_correction_of_a_sum_is_within_what_is_proved(shares, scale):
     """Exact convolution against the bound of `fedlens.accountant.noise.shares`, where it can be
     seen.
@@ -140,6 +142,7 @@ def test_a_subsampled_sum_diverges_no_more_than_the_gaussian_does(order, q, scal
     st.integers(1, 10**6),
     st.integers(1, 200),
 )
+@pytest.mark.law("secure sums: the nodes' noise is what the ledger states")
 def test_the_honest_shares_reach_the_multiplier_with_one_to_spare(z, clip, size, honest):
     share = share_scale(z, clip, size, honest)
     central = lattice.noise_scale(z, clip, size)
@@ -196,6 +199,7 @@ def test_noised_parts_add_up_to_the_sum_and_the_noise_of_all():
 
 
 @pytest.mark.parametrize("users", [1, 10**3, 10**6])
+@pytest.mark.law("secure sums: the sum is exact")
 def test_no_sum_of_users_passes_the_room_that_is_kept(users):
     for layout in (
         plain_layout(10, CLIP, users, 64),

@@ -50,6 +50,7 @@ def failures(told: NoiseSharing) -> float:
     return float(np.mean([p.bounded_mean(values, USERS, GAMMA)[0] < truth for p in pools]))
 
 
+@pytest.mark.law("5: bounds on norms hold whatever they react to")
 def test_a_bound_holds_with_the_noise_of_all_nodes_and_fails_with_the_charged_one():
     assert failures(MOST) == 0.0
     assert failures(LONE) > 1e9 * GAMMA

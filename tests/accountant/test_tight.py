@@ -18,6 +18,8 @@ from fedlens.accountant.dp.renyi import DEFAULT_ORDERS, epsilons
 from fedlens.accountant.dp.tight import tight_delta, tight_epsilon
 from fedlens.accountant.events import PricedMechanism
 
+pytestmark = pytest.mark.law("5: DP figures are never below the truth")
+
 
 def poisson(q, z):
     return PricedMechanism("gaussian", 1.0, z) if q == 1 else PricedMechanism("poisson", q, z)

@@ -36,6 +36,7 @@ def test_the_code_as_it_is_raises_no_alarm(known, verdicts, noise):
 
 
 @pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.law("audits: canaries take the real way")
 def test_a_canary_goes_through_the_masked_sum(known, source, noise, monkeypatch):
     opened = []
     real = SecureStep._opened
@@ -87,6 +88,7 @@ def shares_changed(change):
         ),
     ],
 )
+@pytest.mark.law("audits: every fault of the suite is found")
 def test_faults_behind_masks_are_caught(known, name, fault, noise, kind):
     assert first_alarm([masked(known, noise)], Mutant(name, fault, (SUBJECT,))) == kind
 

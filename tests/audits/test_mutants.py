@@ -16,6 +16,7 @@ EVERYWHERE = {
 """Mutants that are tried on each of their subjects; the others on one that stands for all."""
 
 
+@pytest.mark.law("audits: every fault of the suite is found")
 def test_there_are_twenty_mutants_over_every_task_and_both_units():
     assert len(MUTANTS) >= 20
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
@@ -23,6 +24,7 @@ def test_there_are_twenty_mutants_over_every_task_and_both_units():
 
 
 @pytest.mark.parametrize("subject", ALL)
+@pytest.mark.law("audits: correct code is rarely accused")
 def test_the_code_as_it_is_raises_no_alarm(known, verdicts, subject):
     found = verdicts(known[subject])
     assert "alarm" not in found.values()
@@ -38,6 +40,7 @@ def test_the_code_as_it_is_raises_no_alarm(known, verdicts, subject):
         for subject in mutant.subjects
     ],
 )
+@pytest.mark.law("audits: every fault of the suite is found")
 def test_a_missing_clip_is_caught_of_each_task_by_its_own_canary(known, mutant, subject):
     assert first_alarm(known[subject], mutant) == EVERYWHERE[mutant.name]
 
@@ -45,6 +48,7 @@ def test_a_missing_clip_is_caught_of_each_task_by_its_own_canary(known, mutant, 
 @pytest.mark.parametrize(
     "mutant", [m for m in MUTANTS if m.name not in EVERYWHERE], ids=lambda m: m.name
 )
+@pytest.mark.law("audits: every fault of the suite is found")
 def test_a_fault_is_caught(known, mutant):
     quick = sorted(mutant.subjects, key=lambda name: ("annotator" not in name, "wgan" in name))
     assert first_alarm(known[quick[0]], mutant)

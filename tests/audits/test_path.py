@@ -33,12 +33,14 @@ def audited(known, subject):
     return AuditedTask.of(known[subject][0])
 
 
+@pytest.mark.law("audits: canaries take the real way")
 def test_updates_of_canaries_have_the_size_of_the_tasks_own():
     for schedule in Schedule.all_of(preset_config("demo")):
         assert AuditedTask.of(schedule).size == DEMO_SIZES[schedule.name]
 
 
 @pytest.mark.parametrize("subject", USERS)
+@pytest.mark.law("audits: canaries take the real way")
 def test_a_canary_ten_times_too_long_arrives_at_the_clip(known, source, subject):
     probe = clip_probe(audited(known, subject), source)
     assert probe.sent == pytest.approx(1.0, abs=1e-4)
@@ -91,6 +93,7 @@ def test_images_say_whose_they_are(source):
 
 
 @pytest.mark.parametrize("subject", ALL)
+@pytest.mark.law("audits: canaries take the real way")
 def test_a_sum_tells_who_is_in_it_once(known, source, subject):
     task = audited(known, subject)
     if subject in RECORDS:

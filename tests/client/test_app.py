@@ -34,6 +34,7 @@ def test_describe_and_train_answer(users, make_request):
 
 
 @pytest.mark.parametrize("message_type", [DESCRIBE, TRAIN])
+@pytest.mark.law("4: a reply is a sum, a histogram and nothing else")
 def test_an_exceptions_text_type_and_place_stay_on_the_node(
     users, make_request, message_type, caplog, capfd
 ):
@@ -52,6 +53,7 @@ def test_an_exceptions_text_type_and_place_stay_on_the_node(
         reader.from_record(reply.content)
 
 
+@pytest.mark.law("4: a reply is a sum, a histogram and nothing else")
 def test_a_reply_carries_a_sum_and_a_histogram_and_nothing_else(users, make_request):
     app = build_client_app(lambda context: users)
     content = ask(app, TRAIN, make_request(0, 1, 2).to_record()).content

@@ -50,6 +50,7 @@ def enlarged(users: ArrayUsers, position: int, times: int) -> ArrayUsers:
 
 
 @pytest.mark.parametrize("kind", ["frozen", "wgan", "wgan steps"])
+@pytest.mark.law("6: everybody costs the same work")
 def test_no_more_records_than_the_cap_are_read_and_others_are_as_before(users, make_request, kind):
     """Of a user with 300,000 records: a file of the node's, or a camera that never stops."""
     steps = {"local_steps": 2} if kind == "wgan steps" else {}
@@ -64,6 +65,7 @@ def test_no_more_records_than_the_cap_are_read_and_others_are_as_before(users, m
 
 
 @pytest.mark.parametrize("kind", ["frozen", "wgan", "wgan steps"])
+@pytest.mark.law("6: everybody costs the same work")
 def test_record_mode_reads_the_records_that_it_draws_a_few_at_a_time(users, make_request, kind):
     steps = 3 if kind == "wgan steps" else 1
     local = {"local_steps": steps} if kind != "frozen" else {}
@@ -104,6 +106,7 @@ def test_fewer_records_than_the_cap_are_all_kept(held):
     assert kept_rows(held, 5, 3).tolist() == list(range(held))
 
 
+@pytest.mark.law("1: seeds belong to the user")
 def test_seeds_go_with_the_user_and_not_with_the_place(users):
     named = replace(users, ids=np.arange(7) * 10)
     turned = replace(users, ids=np.arange(7)[::-1] * 10)
@@ -135,6 +138,7 @@ def test_a_batch_takes_each_record_as_often_as_another(held, wanted):
     assert len(rows) == wanted and counts.max() - counts.min() <= 1
 
 
+@pytest.mark.law("6: one user fails nobody else")
 def test_a_user_who_cannot_be_computed_contributes_zeros_and_fails_no_one(
     users, make_request, monkeypatch
 ):

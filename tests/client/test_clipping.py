@@ -18,6 +18,7 @@ from fedlens.client.update.clipping import clip_and_sum, histogram
     ),
     st.floats(1e-3, 1e3),
 )
+@pytest.mark.law("1: one user moves a sum by at most the clip")
 def test_adding_a_user_moves_the_sum_by_at_most_the_clipping_norm(rows, bound):
     updates = torch.tensor(rows)
     with_user, norms = clip_and_sum(updates, bound)
@@ -35,6 +36,7 @@ def test_short_updates_pass_unchanged_and_long_ones_keep_their_direction():
 
 
 @pytest.mark.parametrize("poison", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.law("1: one user moves a sum by at most the clip")
 def test_a_user_with_a_value_that_is_not_finite_contributes_nothing(poison):
     total, norms = clip_and_sum(torch.tensor([[poison, 1.0], [0.1, 0.0]]), 1.0)
     assert total.tolist() == pytest.approx([0.1, 0.0])

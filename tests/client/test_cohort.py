@@ -34,6 +34,7 @@ def test_one_users_change_moves_the_sum_by_twice_the_clip_at_most(users, make_re
 
 @BOTH
 @pytest.mark.parametrize("label", [-1, 10, 99])
+@pytest.mark.law("6: one user fails nobody else")
 def test_labels_outside_the_schema_reach_no_other_user_and_fail_no_node(
     users, make_request, kind, label
 ):
@@ -153,6 +154,7 @@ def test_as_many_chunks_are_computed_as_are_asked_for_whoever_was_drawn(
 
 @BOTH
 @pytest.mark.parametrize("at_least", [7, 4])
+@pytest.mark.law("6: everybody costs the same work")
 def test_as_many_users_are_read_as_are_asked_for_whoever_was_drawn(
     users, make_request, monkeypatch, kind, at_least
 ):

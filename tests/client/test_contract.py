@@ -120,6 +120,7 @@ def test_a_node_refuses_what_its_stores_contract_does_not_allow(node, make_reque
         policy.accept(make_request(0, **usual, unit="record"))
 
 
+@pytest.mark.law("1: a node refuses what is below its floor")
 def test_the_stricter_of_floor_and_contract_holds(node):
     own = {"least-noise-multiplier": 3.0, "largest-sampling-rate": 0.9, "records-per-user": 4}
     policy = NodePolicy.of({**node, **own, "kinds": "annotator wgan"})

@@ -48,6 +48,7 @@ KINDS = pytest.mark.parametrize("summed", [dense, blocks, products, layered])
 
 
 @KINDS
+@pytest.mark.law("1: sums are exact")
 def test_a_sum_is_the_same_to_the_last_bit_in_whatever_order(summed):
     order = torch.randperm(ROWS, generator=torch.Generator().manual_seed(3))
     whole = summed(order)
@@ -56,6 +57,7 @@ def test_a_sum_is_the_same_to_the_last_bit_in_whatever_order(summed):
 
 
 @KINDS
+@pytest.mark.law("1: sums are exact")
 def test_a_sum_less_one_contribution_is_the_sum_without_it_to_the_last_bit(summed):
     everyone = torch.arange(ROWS)
     for one in (0, 77, ROWS - 1):

@@ -83,6 +83,7 @@ def test_a_stranger_hides_for_no_one(opened):
 
 
 @pytest.mark.parametrize("kind", ["frozen", "wgan"])
+@pytest.mark.law("1: one user moves a sum by at most the clip")
 def test_a_user_taken_out_of_the_file_changes_nothing_for_the_others(opened, make_request, kind):
     """Seeds by place would move everyone behind: sums differed by several times the clip."""
     free = {"kind": kind, "clipping_norm": 1.0, "local_batch": 5} if kind == "wgan" else {}

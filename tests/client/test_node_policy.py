@@ -42,6 +42,7 @@ def asked(users, request, **own: object):
     ],
     ids=str,
 )
+@pytest.mark.law("1: a node refuses what is below its floor")
 def test_a_request_below_the_floor_fails_without_a_word(users, make_request, caplog, own, changes):
     good = {"noise_multiplier": 6.0, "sampling_rate": 0.05}
     request = make_request(0, **good)
@@ -53,6 +54,7 @@ def test_a_request_below_the_floor_fails_without_a_word(users, make_request, cap
     assert asked(users, make_request(0, **good)).total.any()
 
 
+@pytest.mark.law("1: a node refuses what is below its floor")
 def test_a_server_that_states_a_small_rate_cannot_name_everybody(make_request):
     floor = NodePolicy.of({"largest-sampling-rate": 0.1})
     request = make_request(*range(1000), enrolled=1000, sampling_rate=0.05)
@@ -82,6 +84,7 @@ def test_what_keeps_to_the_floor_is_answered_as_without_one(users, make_request)
     assert (asked(users, request, **floor).total == asked(users, request).total).all()
 
 
+@pytest.mark.law("1: a node refuses what is below its floor")
 def test_record_mode_without_noise_is_refused_unless_the_node_allows_it(
     users, make_request, monkeypatch
 ):
@@ -96,6 +99,7 @@ def test_record_mode_without_noise_is_refused_unless_the_node_allows_it(
         NodePolicy().accept(fixed)
 
 
+@pytest.mark.law("1: a node refuses what is below its floor")
 def test_rounds_are_counted_on_the_disk_before_a_reply_leaves(users, make_request, tmp_path):
     file = tmp_path / "rounds"
     own = {"most-rounds": 3, "rounds-file": str(file)}
@@ -229,6 +233,7 @@ def test_a_node_can_take_fewer_records_of_a_user_and_no_more(make_request):
 
 
 @pytest.mark.parametrize("drawn", [(0, 1, 2), ()])
+@pytest.mark.law("6: replies can wait for a fixed time")
 def test_a_reply_waits_for_the_nodes_fixed_time(users, make_request, drawn):
     started = time.monotonic()
     asked(users, make_request(*drawn), **{"reply-after": 1.5})

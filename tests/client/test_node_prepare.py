@@ -88,6 +88,7 @@ def test_what_a_node_opens_is_what_the_owner_has(folder, tmp_path):
     assert opened(tmp_path / "store") is users
 
 
+@pytest.mark.law("4: a prepared store names no one")
 def test_the_store_holds_no_name_and_others_may_not_look_into_it(folder, tmp_path):
     made(folder, tmp_path / "store", owners_secret=SHARED)
     assert stat.S_IMODE((tmp_path / "store").stat().st_mode) == 0o700
@@ -142,6 +143,7 @@ def test_names_are_the_same_whatever_their_capitals_and_dashes():
         parse_map(["a"])
 
 
+@pytest.mark.law("6: bad files are found while preparing")
 def test_what_cannot_be_decoded_is_named_counted_and_left_out(folder, tmp_path):
     (folder / "0.png").write_bytes(b"no picture")
     (folder / "1.png").write_bytes((folder / "1.png").read_bytes()[:60])
@@ -211,6 +213,7 @@ def test_a_roster_enrols_who_has_no_records(folder, tmp_path):
     assert users.held(place) == 0 and len(users.user(place).labels) == 0
 
 
+@pytest.mark.law("1: a person counts once")
 def test_users_of_two_nodes_are_found_and_left_out(folder, tmp_path):
     made(folder, tmp_path / "a", owners_secret=SHARED)
     text = (folder / "manifest.csv").read_text().replace(",ann,", ",eve,").replace(",cy,", ",cy ,")

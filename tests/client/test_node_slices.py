@@ -44,6 +44,7 @@ def test_a_slice_has_the_users_whose_value_is_asked_for_with_their_records(opene
     assert len(opened("app_version=3.0")) == 0
 
 
+@pytest.mark.law("2: only disjoint groups compose in parallel")
 def test_slices_by_one_attribute_share_no_user_whatever_the_file_says(opened):
     """A user whose records disagree has the value of the first of them."""
     odd = np.array(["2.0", "1.0", "1.0", "2.0", "1.0", "3.0"])

@@ -117,6 +117,7 @@ METHODS = [
 
 
 @pytest.mark.parametrize("method", METHODS, ids=str)
+@pytest.mark.law("1: one user moves a sum by at most the clip")
 def test_every_block_of_an_update_is_within_its_bound_and_the_whole_within_the_clip(
     hiding, asked, method
 ):
@@ -319,6 +320,7 @@ def test_users_are_filtered_once_with_noise_of_their_own(hiding, asked, vector):
 
 
 @pytest.mark.parametrize("unit", ["user", "record"])
+@pytest.mark.law("1: seeds belong to the user")
 def test_a_records_noise_is_its_own_whatever_else_the_user_holds(hiding, asked, vector, unit):
     request = filtering(asked(0), vector)
     request = replace(request, mechanism=request.mechanism.model_copy(update={"unit": unit}))

@@ -59,6 +59,7 @@ def test_no_record_has_no_gradient_of_the_same_size():
     assert whole(critic, parts).shape == (0, sum(p.numel() for p in critic.parameters()))
 
 
+@pytest.mark.law("1: the noise is exact, secret and drawn once")
 def test_noise_has_the_standard_deviation_that_the_ledger_states(users, make_request):
     """Over seeds, the update varies by rate x z x C / batch in each coordinate, and more by
     nothing else: the sample drawn is fixed by drawing every record."""
@@ -100,6 +101,7 @@ def test_record_mode_computes_nothing_for_user_mode(users, make_request, monkeyp
         train(users, make_request(0, kind="wgan"))
 
 
+@pytest.mark.law("2: noise never repeats")
 def test_no_two_nodes_draw_the_same_noise(users, make_request):
     from fedlens.client.users.protocol import ArrayUsers
 

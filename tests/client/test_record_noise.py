@@ -18,6 +18,7 @@ def images(n: int, seed: int = 0) -> torch.Tensor:
     return torch.rand(n, 1, 8, 8, generator=torch.Generator().manual_seed(seed)) * 2 - 1
 
 
+@pytest.mark.law("7: a filter's certificate holds by construction")
 def test_a_record_that_is_released_again_is_released_the_same() -> None:
     net = ConvReleaser((1, 8, 8), 2, code=3, output_noise_std=0.1).eval()
     records = images(4)

@@ -73,6 +73,7 @@ def reply(users, make_request):
     return answered
 
 
+@pytest.mark.law("1: one record moves a sum by at most the clip")
 def test_a_task_that_neither_clips_nor_noises_is_clipped_and_noised(reply):
     found = reply(Careless)
     along = CLIP * 51 / np.sqrt(SIZE)  # 51 records, each cut to the clip
@@ -95,6 +96,7 @@ def test_a_task_draws_no_records_by_itself(reply):
     assert sum(counts) == pytest.approx(20 * 51 * 0.3, abs=5 * np.sqrt(20 * 51 * 0.21))
 
 
+@pytest.mark.law("1: one record moves a sum by at most the clip")
 def test_a_task_takes_as_many_steps_as_the_mechanism_says(reply):
     found = [reply(Stepping, steps, noise_multiplier=0.0) for steps in (1, 3)]
     assert np.allclose(found[1], 3 * found[0])

@@ -81,6 +81,7 @@ def summed(users: ArrayUsers, request) -> np.ndarray:
 
 @ALL
 @pytest.mark.parametrize("bound", [10.0, 0.7, 0.01])
+@pytest.mark.law("1: one record moves a sum by at most the clip")
 def test_removing_one_record_moves_the_sum_by_the_clip_at_most(users, ask, kind, bound):
     request = ask(kind, clipping_norm=bound)
     whole = summed(users, request)

@@ -155,6 +155,7 @@ def test_a_masked_sum_is_given_once_and_never_for_another_request(users, make_re
         run.masked(1)
 
 
+@pytest.mark.law("secure sums: a dishonest server opens nothing")
 def test_a_server_that_sends_one_node_another_model_opens_nothing(users, make_request):
     """It would see that node's sum, were the others' models such that they have nothing to add."""
     request = make_request(0, 2)
@@ -290,6 +291,7 @@ def test_a_server_in_the_middle_gets_no_shares(users, make_request, tmp_path):
         ("distributed", "server", False),
     ],
 )
+@pytest.mark.law("secure sums: a dishonest server opens nothing")
 def test_a_node_masks_no_less_than_its_operator_says(users, make_request, floor, noise, answered):
     own = {index: {"least-aggregation": floor} for index in range(1, NODES + 1)}
     run = Round(users, make_request(0), noise=noise, own=own).keys().shares()
@@ -368,6 +370,7 @@ def test_a_node_adds_no_noise_of_a_fixed_seed_or_none_unless_it_may(users, make_
 
 @pytest.mark.parametrize("named", [True, False], ids=["data", "an opener of its own"])
 @pytest.mark.parametrize("step", ["shares", "mask", "agree", "reveal"])
+@pytest.mark.law("secure sums: a dishonest server opens nothing")
 def test_a_deployed_node_answers_a_step_once_from_whatever_state(
     users, make_request, tmp_path, monkeypatch, step, named
 ):
@@ -463,6 +466,7 @@ def test_an_advert_of_another_party_is_not_taken(users, make_request):
     assert "another party" in run.collector.take_advert(2, advert)
 
 
+@pytest.mark.law("6: the order of answers changes nothing")
 def test_how_many_a_node_drew_by_itself_does_not_show_in_what_it_computes(
     users, make_request, monkeypatch
 ):

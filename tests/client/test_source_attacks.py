@@ -170,6 +170,7 @@ def damaged(content, source):
 
 
 @pytest.mark.parametrize("kind", MAKERS)
+@pytest.mark.law("6: bad files are found while preparing")
 def test_a_damaged_source_is_named_and_never_crashes(tmp_path, kind):
     """Any damage of any file: records, what is left out, or one error of ours in one line."""
     MAKERS[kind](tmp_path / "x")

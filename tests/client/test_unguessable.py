@@ -38,6 +38,7 @@ def test_two_nodes_equal_sums_are_both_sent():
     assert missing[0] == whole and missing[1] == whole - plain
 
 
+@pytest.mark.law("6: messages tell nothing")
 def test_no_part_of_a_reply_has_the_hash_that_it_is_guessed_to_have():
     """Any node may ask Flower for what it names by its hash: a histogram has few possibilities."""
     first, again = objects(EMPTY.to_record()), objects(EMPTY.to_record())

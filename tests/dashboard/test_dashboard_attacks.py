@@ -57,6 +57,7 @@ def sign_in(store: Store, tokens: SessionTokens, role: Role) -> str:
 
 
 @pytest.mark.parametrize("end", ["disabled", "viewer", "everywhere", "password"])
+@pytest.mark.law("access: rights are checked at every action")
 def test_who_was_seen_a_moment_ago_is_asked_for_again(
     store: Store, tokens: SessionTokens, end: str
 ) -> None:
@@ -83,6 +84,7 @@ def test_who_was_seen_a_moment_ago_is_asked_for_again(
 @pytest.mark.parametrize(
     "origin", ["http://localhost:3000", "http://127.0.0.1:8502", "https://evil.example", "null"]
 )
+@pytest.mark.law("access: strangers see the login page only")
 def test_another_page_s_websocket_is_refused(
     store: Store, tokens: SessionTokens, origin: str
 ) -> None:
@@ -159,6 +161,7 @@ def test_a_person_changes_their_own_password_with_the_present_one(
     assert store.check_password("eve", "another horse") == eve
 
 
+@pytest.mark.law("access: rights are checked at every action")
 def test_the_last_admin_stays(store: Store) -> None:
     for name in ("ann", "bob"):
         store.add_account(name, "admin", PASSWORD, actor="test")

@@ -85,6 +85,7 @@ PATHS = (
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS"])
+@pytest.mark.law("access: strangers see the login page only")
 def test_strangers_get_nothing(client: TestClient, path: str, method: str) -> None:
     answer = client.request(method, path)
     assert answer.status_code == 401
@@ -180,6 +181,7 @@ FORGERIES: list[tuple[str, Callable[[str], str]]] = [
 
 
 @pytest.mark.parametrize("forge", [f for _, f in FORGERIES], ids=[n for n, _ in FORGERIES])
+@pytest.mark.law("access: strangers see the login page only")
 def test_forged_cookies_are_refused(
     client: TestClient, tokens: SessionTokens, forge: Callable[[str], str]
 ) -> None:
@@ -190,6 +192,7 @@ def test_forged_cookies_are_refused(
     assert client.get("/", headers=headers).status_code == 401  # type: ignore[arg-type]
 
 
+@pytest.mark.law("access: no secret is stored or logged")
 def test_the_store_holds_no_cookie_and_no_password(
     store_at: tuple[str, Store], tokens: SessionTokens
 ) -> None:
@@ -263,6 +266,7 @@ def test_a_form_of_another_site_is_refused(client: TestClient) -> None:
     assert client.post("/login", content=form, headers=own).status_code == 303
 
 
+@pytest.mark.law("access: rights are checked at every action")
 def test_wrong_tries_in_parallel_wait_for_each_other() -> None:
     tries: list[float] = []
 

@@ -283,6 +283,7 @@ def test_what_the_command_found_is_what_the_dashboard_opens_with(
     assert Diagnoses().answer(Question(place)) is None
 
 
+@pytest.mark.law("3: a diagnosis looks at public records only")
 def test_the_test_images_of_ones_own_data_are_neither_offered_nor_looked_at(
     open_page: Opener, store_at: tuple[str, Store], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

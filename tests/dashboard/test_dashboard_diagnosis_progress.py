@@ -261,6 +261,7 @@ def test_a_run_that_goes_on_is_looked_at_once_at_a_time_and_as_it_is_when_its_tu
 
 
 @pytest.mark.parametrize("status", ["running", "finished"])
+@pytest.mark.law("7: a finding keeps its history")
 def test_an_answer_of_earlier_sums_is_shown_as_such(
     open_page: Opener,
     place: RunPlace,

@@ -80,6 +80,7 @@ OTHERS = [
 ]
 
 
+@pytest.mark.law("7: a finding keeps its history")
 def test_a_later_diagnosis_changes_nothing_of_a_filed_finding(
     open_page: Opener, place: RunPlace, store_at: tuple[str, Store]
 ) -> None:

@@ -35,6 +35,7 @@ def test_there_are_files_to_check() -> None:
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+@pytest.mark.law("7: pixels survive storage and display")
 def test_images_are_lossless_and_none_is_ever_uploaded(file: Path) -> None:
     for name, call in calls(file):
         assert name not in {"file_uploader", "camera_input", "chat_input", "audio_input"}

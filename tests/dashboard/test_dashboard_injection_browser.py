@@ -56,6 +56,7 @@ def said_by_people(store: Store) -> int:
     return project
 
 
+@pytest.mark.law("labels: imports and exports are whole and safe")
 def test_markup_of_people_is_shown_on_every_page_and_never_obeyed(
     store_at: tuple[str, Store], served: Served, signed_in_page: Any
 ) -> None:

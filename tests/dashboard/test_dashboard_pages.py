@@ -52,6 +52,7 @@ def test_pages_show_a_run(
         assert any("NOT PRIVATE" in error.value for error in app.error) != private
 
 
+@pytest.mark.law("5: both notions are shown together")
 def test_the_table_of_runs_shows_both_accountants(
     open_page: Opener, store_at: tuple[str, Store]
 ) -> None:
@@ -246,6 +247,7 @@ def test_a_run_that_finished_without_some_users_says_so(
 
 
 @pytest.mark.parametrize("status, said", [("running", True), ("interrupted", False)])
+@pytest.mark.law("5: an early end is charged as the whole plan")
 def test_figures_of_a_run_that_goes_on_are_told_from_those_of_its_end(
     open_page: Opener, store_at: tuple[str, Store], status: str, said: bool
 ) -> None:

@@ -49,6 +49,7 @@ def test_a_sprite_holds_every_pixel_of_every_image(channels: int, count: int) ->
     assert (sprite.count, sprite.width, sprite.height) == (count, 32, 28)
 
 
+@pytest.mark.law("7: pixels survive storage and display")
 def test_enlarging_repeats_pixels_and_invents_none() -> None:
     small = np.arange(12, dtype=np.uint8).reshape(3, 4)
     large = images.enlarge(small, 5)
@@ -136,6 +137,7 @@ def test_infinite_and_missing_values_are_not_drawn() -> None:
     assert charts.metric_names([a_round(1)]) == ["loss", "broken"]
 
 
+@pytest.mark.law("5: both notions are shown together")
 def test_figures_name_both_accountants_with_their_delta() -> None:
     assert figures(a_round(1, private=False)) == (
         "DP ε = ∞ (δ = 1e-05) · BDP ε = ∞ sound, ∞ corrected, ∞ as published (δ = 1e-10)"

@@ -39,6 +39,7 @@ def test_a_port_that_cannot_be_is_named(url: str, port: int) -> None:
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "example.org"])
+@pytest.mark.law("access: strangers see the login page only")
 def test_other_machines_are_kept_out_by_default(url: str, host: str) -> None:
     with pytest.raises(DashboardError, match="--allow-remote"):
         serve(url, host=host)
@@ -64,6 +65,7 @@ def test_a_weak_token_is_refused(url: str) -> None:
         serve(url, port=0, token="1234")
 
 
+@pytest.mark.law("access: no secret is stored or logged")
 def test_the_token_is_in_no_log_and_the_end_is_quick(url: str, tmp_path: Path) -> None:
     served = start_dashboard(url, tmp_path)
     connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=20)

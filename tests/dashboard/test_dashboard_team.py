@@ -66,6 +66,7 @@ def as_role(store: Store, role: Role) -> None:
 
 @pytest.mark.parametrize("role", list(SEEN))
 @pytest.mark.parametrize("page", list(TITLES))
+@pytest.mark.law("access: rights are checked at every action")
 def test_a_role_has_its_pages_and_no_others(
     open_page: Opener, team: tuple[Store, int], role: Role, page: str
 ) -> None:

@@ -74,6 +74,7 @@ def person(browser, world: tuple[Store, Served]) -> Iterator[Person]:
     made.close()
 
 
+@pytest.mark.law("labels: no answer is lost or counted twice")
 def test_every_key_counts_at_sixty_milliseconds_under_load(person: Person) -> None:
     """Beside it four people label at the same pace, three answers at a time."""
     store = person.store
@@ -134,6 +135,7 @@ def test_the_next_image_comes_within_thirty_milliseconds(person: Person) -> None
     assert len(person.said(project)) == 60
 
 
+@pytest.mark.law("labels: no answer is lost or counted twice")
 def test_a_server_that_is_started_anew_gets_what_was_said_meanwhile(
     person: Person, store_at: tuple[str, Store], tmp_path
 ) -> None:

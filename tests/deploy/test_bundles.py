@@ -16,6 +16,8 @@ from fedlens.server.config.tree import Config
 from fedlens.simulations.transports.flower_app import COMPONENTS as SIMULATED
 from fedlens.simulations.transports.flower_app import write_app
 
+pytestmark = pytest.mark.law("deployment: nodes run the code they agreed to")
+
 
 @pytest.fixture
 def bundle(tmp_path) -> bytes:

@@ -41,6 +41,7 @@ def bearer(token):
 
 @pytest.mark.parametrize("place", [FAR, HERE])
 @pytest.mark.parametrize("action", ["start-run", "register-node", "stream-logs"])
+@pytest.mark.law("deployment: control needs a token")
 def test_only_an_operator_reaches_the_control_interface(gate, token, place, action):
     path = f"/v1/control/{action}"
     for headers in (
@@ -69,6 +70,7 @@ def test_who_is_taken_out_of_the_list_is_out_at_once(gate, token, tmp_path):
 
 
 @pytest.mark.parametrize("path", ["/v1/runtime/acquire-task", "/v1/runtime/pull-messages"])
+@pytest.mark.law("deployment: control needs a token")
 def test_tasks_and_their_messages_are_for_this_machine(gate, token, path):
     assert gate(FAR).post(path, headers=bearer(token)).status_code == 403
     assert gate(HERE).post(path).text == "inside"
@@ -88,6 +90,7 @@ def test_who_comes_through_a_proxy_is_not_of_this_machine(gate, header):
     assert answer.status_code == 403
 
 
+@pytest.mark.law("deployment: control needs a token")
 def test_no_node_registers_itself(gate):
     for place in (FAR, HERE):
         assert gate(place).post("/v1/fleet/register-node").status_code == 403

@@ -30,6 +30,7 @@ def private_parts(folder: Path) -> list[bytes]:
     ]
 
 
+@pytest.mark.law("deployment: no machine holds another one's secrets")
 def test_no_machine_has_another_ones_secrets(written):
     parts = {
         name: private_parts(written / name) for name in ("authority", "superlink", "operators")

@@ -37,6 +37,7 @@ def key_in(folder, name):
     return read_public_key(path)
 
 
+@pytest.mark.law("deployment: no machine holds another one's secrets")
 def test_a_key_is_admitted_and_shut_out_by_its_file(state, tmp_path):
     nodes, key = Nodes(tmp_path), key_in(tmp_path, "north")
     nodes.look(state)
@@ -72,6 +73,7 @@ def test_a_node_refuses_a_bundle_and_counts_it(caplog):
     assert counts.refused == 1 and "refused a run's bundle" in caplog.text
 
 
+@pytest.mark.law("deployment: nodes run the code they agreed to")
 def test_a_node_with_other_code_takes_no_new_run(tmp_path, caplog):
     import hashlib
 

@@ -76,6 +76,7 @@ def test_wrong_use_is_not_tried_again(monkeypatch):
     assert time.monotonic() - began < 60
 
 
+@pytest.mark.law("deployment: Flower's state does not outlive it")
 def test_state_is_for_its_owner_in_memory_and_gone_afterwards(tmp_path):
     place = state_place(tmp_path, "")
     place.mkdir(mode=0o700)

@@ -38,6 +38,7 @@ def test_the_walk_is_short(repository):
     assert set(found.files) == {"federation.toml", "first.toml"}
 
 
+@pytest.mark.law("deployment: the walk of the docs works")
 def test_the_walk_of_the_docs(walk, repository, tmp_path):
     """With the fedlens of this checkout, and what strangers get of it."""
     shell = Shell(tmp_path, of_this_checkout(tmp_path, repository, sys.executable))

@@ -25,6 +25,7 @@ def test_every_preset_reads_and_says_whether_it_is_private(name):
     assert ("NOT PRIVATE" in text) == (not config.noised)
 
 
+@pytest.mark.law("documents: the pages say what the code does")
 def test_the_bundle_runs_the_demo(repository):
     """So that `flwr run .` does what `make demo` does, with every setting listed."""
     project = tomllib.loads((repository / "pyproject.toml").read_text())

@@ -43,6 +43,7 @@ def python(code, path):
     return subprocess.run(command, capture_output=True, text=True)
 
 
+@pytest.mark.law("documents: the pages say what the code does")
 def test_the_recipe_finds_a_good_chain_good(recipes, ledger):
     done = python(recipes[0], ledger.path)
     assert (done.returncode, done.stdout) == (0, f"32 entries, head {ledger.head}\n")

@@ -9,7 +9,7 @@ from fedlens_research.table1.table import TableLine
 
 
 def test_every_key_of_a_line_of_the_table_is_documented(repository):
-    page = (repository / "docs" / "lab-notes" / "quality.md").read_text(encoding="utf-8")
+    page = (repository / "research" / "notes" / "quality.md").read_text(encoding="utf-8")
     point = {"labels": 100, "annotated": 0.8, "extended": 0.9, "requested": 0.7}
     group = Group.of({"students": {"cnn": 0.9}, "curve": [point]}, 0)
     line = TableLine(ROWS["mnist-record"], Guarantee(1.0, 1e-5), (group,), repository).to_json()

@@ -19,6 +19,8 @@ from fedlens.server.round.step import PrivateStep
 from fedlens.server.run.directory import RunDirectory
 from fedlens.store import open_store
 
+pytestmark = pytest.mark.law("crashes: a backup comes back whole or not at all")
+
 
 @pytest.fixture
 def archive(tiny_run, tmp_path):

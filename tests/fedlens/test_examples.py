@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.law("documents: the pages say what the code does")
+
 SCRIPTS = {
     "simulate_and_look.py": ("differential privacy", "80 samples of round 1", "sheet.png"),
     "plan_a_budget.py": ("With noise 1 the schedule costs ε = 1.829", "For ε = 1"),

@@ -20,6 +20,7 @@ def a_run(tmp_path, name: str) -> Run:
     return Run(directory.path, directory.default_store)
 
 
+@pytest.mark.law("3: a diagnosis looks at public records only")
 def test_a_diagnosis_takes_no_private_test_images_for_its_reference(tmp_path):
     source = np.random.default_rng(0)
     images = source.integers(0, 256, (30, 28, 28), dtype=np.uint8)

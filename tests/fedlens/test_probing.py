@@ -144,6 +144,7 @@ def test_a_task_of_the_same_name_changes_nothing_that_was_priced(tiny):
     assert (task.rounds, task.sampling_rate, task.clipping_norm) == (1, 1.0, 1.0)
 
 
+@pytest.mark.law("3: a probe is priced and charged like a task")
 def test_of_a_run_that_ended_early_a_probe_counts_the_whole_plan(tiny_run, tmp_path):
     cut = tmp_path / "cut"
     copytree(tiny_run.path, cut)
@@ -185,6 +186,7 @@ def test_together_counts_what_another_runs_network_cost_once(tiny_run, looking, 
     assert last_line(capsys)["together"] == told.together
 
 
+@pytest.mark.law("3: a probe is priced and charged like a task")
 def test_a_network_without_noise_is_not_asked_under_a_guarantee(looking, tmp_path):
     """It may tell of single people, and so may what users answer about it."""
     noised = fedlens.simulate("demo", out=tmp_path / "noised", settings=looking, student=False)

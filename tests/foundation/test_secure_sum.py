@@ -106,6 +106,7 @@ class Sum:
 
 @settings(max_examples=25, deadline=None)
 @given(st.data())
+@pytest.mark.law("secure sums: the sum is exact")
 def test_the_sum_is_exact_whoever_drops_out_and_whenever(data):
     parties = data.draw(st.integers(2, 9))
     least = data.draw(st.integers(parties // 2 + 1, parties))
@@ -167,6 +168,7 @@ def test_a_long_mask_does_not_repeat_from_one_block_to_the_next():
 # What the server has without shares
 
 
+@pytest.mark.law("secure sums: too few shares open nothing")
 def test_what_a_party_sends_is_uniform_without_shares():
     terms = terms_of(3, 3, 0, size=40_000, bits=64)
     run = Sum(terms, {i: np.zeros(40_000, dtype=np.int64) for i in (1, 2, 3)})
@@ -187,6 +189,7 @@ def test_equal_values_are_masked_differently_each_time():
     assert not np.intersect1d(sent[0] & np.uint64(2**40 - 1), sent[1] & np.uint64(2**40 - 1)).size
 
 
+@pytest.mark.law("secure sums: too few shares open nothing")
 def test_too_few_shares_open_nothing():
     run = Sum(terms_of()).advertise().share().mask(5).agree()
     run.reveal(4)
@@ -197,6 +200,7 @@ def test_too_few_shares_open_nothing():
 # Hostile servers
 
 
+@pytest.mark.law("secure sums: a dishonest server opens nothing")
 def test_a_server_that_puts_its_own_keys_in_the_middle_is_found_out_by_the_roster():
     run = Sum(terms_of()).advertise()
     adverts = dict(run.collector.adverts)
@@ -258,6 +262,7 @@ def test_a_key_of_low_order_is_left_out_by_the_server_and_refused_by_parties():
         run.parties[1].share({**run.collector.adverts, 2: bad}.values(), run.roster)
 
 
+@pytest.mark.law("secure sums: a dishonest server opens nothing")
 def test_no_party_gives_up_both_secrets_of_another():
     run = Sum(terms_of()).advertise().share().mask(5).agree()
     reveal = run.parties[1].reveal(run.collector.signatures)
@@ -349,6 +354,7 @@ def test_wrong_shares_of_one_party_are_got_over_where_others_are_enough():
     np.testing.assert_array_equal(run.opened(), run.expected())
 
 
+@pytest.mark.law("secure sums: a bad round fails and is charged")
 def test_wrong_shares_never_give_a_wrong_sum():
     run = Sum(terms_of()).advertise().share().mask(5).agree().reveal(3)
     run.collector.take_reveal(3, lying(run, 3))

@@ -60,6 +60,7 @@ def test_weights_are_lagranges():
         assert (weight * exact.denominator - exact.numerator) % PRIME == 0
 
 
+@pytest.mark.law("secure sums: too few shares open nothing")
 def test_fewer_shares_than_the_threshold_are_uniform_whatever_the_secret():
     for secret in (0, PRIME - 1):
         drawn = [split(secret, 3, [1, 2, 3])[point] for point in (1, 2) for _ in range(4000)]

@@ -12,6 +12,8 @@ from fedlens.foundation.errors import WrongUse
 from fedlens.foundation.profile import profiled, span
 from fedlens.foundation.traces import VARIABLE, traced, traces
 
+pytestmark = pytest.mark.law("deployment: traces and metrics tell rounds only")
+
 
 def spans_in(path):
     return [json.loads(line) for line in path.read_text().splitlines()]

@@ -37,6 +37,7 @@ def faults_in(text: str) -> list[str]:
     return found
 
 
+@pytest.mark.law("input: no file crashes, hangs or runs code")
 def test_nothing_is_unpickled():
     paths = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]
     assert len(paths) > 300

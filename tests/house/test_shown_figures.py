@@ -17,6 +17,8 @@ from fedlens.store.exporters.samples import LabelledSample, statements
 from fedlens.store.records import StoredBatch
 from fedlens.store.sample_archive import archive
 
+pytestmark = pytest.mark.law("5: figures are rounded up")
+
 ROOT = Path(__file__).parents[2]
 FOLDERS = (
     *("accountant", "client", "dashboard", "data", "diagnosis", "examples", "fedlens", "server"),

@@ -60,6 +60,7 @@ def test_every_probe_of_the_library_has_an_example():
 
 @pytest.mark.parametrize("text", EXAMPLES)
 @pytest.mark.parametrize("spoilt", ["as it is", "nan", "huge", "none held"])
+@pytest.mark.law("1: the server checks every reply")
 def test_a_users_number_is_in_its_range_whatever_is_held(annotator, text, spoilt):
     images = records().images.clone()
     if spoilt == "nan":

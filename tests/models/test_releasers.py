@@ -205,6 +205,7 @@ def test_output_noise_is_noise_on_every_pixel_and_stays_within_the_limits() -> N
 
 
 @pytest.mark.parametrize("scale", [0.0, 1.0, 1e6, 1e30, math.inf])
+@pytest.mark.law("7: a filter's certificate holds by construction")
 def test_no_weights_and_no_record_make_a_code_longer_than_its_radius(scale: float) -> None:
     net = ConvReleaser((1, 8, 8), 2, code=5, capacity=3.0)
     with torch.no_grad():
@@ -215,6 +216,7 @@ def test_no_weights_and_no_record_make_a_code_longer_than_its_radius(scale: floa
     assert gaussian_capacity(net.radius, 5) == pytest.approx(3.0)
 
 
+@pytest.mark.law("7: a filter's certificate holds by construction")
 def test_the_release_is_made_from_the_code_alone() -> None:
     net = ConvReleaser((1, 8, 8), 2, code=3, output_noise_std=0.2)
     images, noise = torch.rand(4, 1, 8, 8) * 2 - 1, _noise(net, 4)

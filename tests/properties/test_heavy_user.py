@@ -68,6 +68,7 @@ def measured(path: Path, unit: str, times: int = 4) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", ASKED)
+@pytest.mark.law("6: everybody costs the same work")
 def test_a_request_takes_no_longer_and_no_more_memory(answered, kind):
     plain, heavy = (answered[name][kind] for name in ("plain", "heavy"))
     # the first request reads the file's table, which is as long as the file

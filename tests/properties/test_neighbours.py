@@ -40,6 +40,7 @@ OTHERS = [person(number, 2) for number in range(10, 13)]
 @EVERY_KIND
 @examples
 @given(st.sampled_from(sorted(ODD)), st.integers(0, USERS - 1), st.randoms(use_true_random=False))
+@pytest.mark.law("1: one user moves a sum by at most the clip")
 def test_a_user_in_any_form_moves_the_sum_by_the_clip_at_most(stage_of, kind, form, place, random):
     stage, people = stage_of(kind), there()
     without = people[:place] + people[place + 1 :]
@@ -61,6 +62,7 @@ def test_a_user_in_any_form_moves_the_sum_by_the_clip_at_most(stage_of, kind, fo
 
 @EVERY_KIND
 @pytest.mark.parametrize("form", sorted(ODD))
+@pytest.mark.law("1: one user moves a sum by at most the clip")
 def test_a_user_whose_records_are_taken_away_moves_both_parts_within_the_clip(stage_of, kind, form):
     """The roster stays: the user is still enrolled, and drawn, and holds nothing."""
     stage, people = stage_of(kind), there()
@@ -74,6 +76,7 @@ def test_a_user_whose_records_are_taken_away_moves_both_parts_within_the_clip(st
 @EVERY_KIND
 @examples
 @given(st.sampled_from(sorted(ODD)), st.sets(st.integers(0, USERS - 1)))
+@pytest.mark.law("6: messages tell nothing")
 def test_what_travels_and_who_answers_is_the_same_whatever_is_held_and_drawn(
     stage_of, kind, form, drawn
 ):
@@ -90,6 +93,7 @@ def test_what_travels_and_who_answers_is_the_same_whatever_is_held_and_drawn(
 
 
 @EVERY_KIND
+@pytest.mark.law("1: one user moves a sum by at most the clip")
 def test_a_sum_is_that_of_its_users_alone_bit_for_bit(stage_of, kind):
     """No user's number is rounded otherwise for who else was drawn, or for its place."""
     stage, people = stage_of(kind), there()
@@ -110,6 +114,7 @@ def test_a_sum_is_that_of_its_users_alone_bit_for_bit(stage_of, kind):
 
 
 @EVERY_KIND
+@pytest.mark.law("6: messages tell nothing")
 def test_a_class_that_no_user_holds_and_an_empty_round_look_like_any_other(stage_of, kind):
     stage = stage_of(kind)
     one_class = [
@@ -164,6 +169,7 @@ ODD_RECORDS = {
 @pytest.mark.parametrize("kind", RECORDS)
 @examples
 @given(st.sampled_from(sorted(ODD_RECORDS)), st.integers(0, 19))
+@pytest.mark.law("1: one record moves a sum by at most the clip")
 def test_a_record_in_any_form_moves_every_steps_sum_by_the_clip_at_most(
     stage_of, kind, form, place
 ):

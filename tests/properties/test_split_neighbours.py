@@ -30,6 +30,7 @@ def scored(people):
 
 @pytest.mark.parametrize("kind", ["frozen", "annotator", "wgan"])
 @pytest.mark.parametrize("form", FORMS)
+@pytest.mark.law("2: nothing tells on which side a user is")
 def test_a_user_moves_one_side_by_the_clip_at_most_and_the_other_by_nothing(stage_of, kind, form):
     """With the roster as it is, and with the user off it too."""
     stage, people = stage_of(kind), there()
@@ -68,6 +69,7 @@ def test_a_user_on_the_other_side_is_as_one_without_records(stage_of, kind):
     np.testing.assert_array_equal(sums["below"].norms + sums["from"].norms, whole.norms)
 
 
+@pytest.mark.law("2: nothing tells on which side a user is")
 def test_messages_are_of_one_size_whatever_the_sides_and_the_cohort(stage_of):
     stage, people = stage_of("frozen"), there()
     plain = stage.total(people, OTHERS, split=a_split("below"))

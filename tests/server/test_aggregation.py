@@ -19,6 +19,7 @@ def answer(node=0, asked=2, total=None, norms=None):
     return Answer(node, asked, TrainReply(total, counts if norms is None else norms))
 
 
+@pytest.mark.law("6: the order of answers changes nothing")
 def test_sound_replies_are_added_up_in_the_order_of_the_nodes():
     answers = [answer(1, total=np.full(SIZE, 0.2)), answer(0, total=np.full(SIZE, 0.1))]
     aggregate = combine(answers, LIMITS)
@@ -45,6 +46,7 @@ def test_sound_replies_are_added_up_in_the_order_of_the_nodes():
         ),
     ],
 )
+@pytest.mark.law("1: the server checks every reply")
 def test_an_unsound_reply_is_left_out_whole_and_named_without_values(bad, reason):
     with np.errstate(over="ignore", invalid="ignore"):
         aggregate = combine([answer(0), bad], LIMITS)
@@ -89,6 +91,7 @@ def test_a_round_without_users_gives_zeros_that_are_noised_all_the_same():
     assert stats.kstest(release / (2.0 * CLIP / 10.0), "norm").pvalue > 1e-6
 
 
+@pytest.mark.law("1: the noise is exact, secret and drawn once")
 def test_noise_is_gaussian_with_standard_deviation_z_times_c():
     noise = gaussian(1_000_000, noise_multiplier=3.0, sensitivity=0.5, source=private_source(-1))
     scaled = (noise / 1.5) ** 2
@@ -110,6 +113,7 @@ def test_a_fixed_seed_is_refused_outside_tests(monkeypatch):
         private_source(1)
 
 
+@pytest.mark.law("1: sums are exact")
 def test_what_one_node_sends_cannot_change_how_anothers_sum_is_rounded():
     """A reply that is off the lattice, as only another's can be, adds up exactly all the same."""
     source = np.random.default_rng(0)
@@ -134,6 +138,7 @@ def test_the_release_is_on_a_lattice_that_no_data_decides():
         assert (np.fmod(release, step) == 0).all()
 
 
+@pytest.mark.law("1: the denominator is fixed")
 def test_the_denominator_is_not_the_number_of_replies():
     few = combine([answer(0)], LIMITS)
     release = noised_mean(

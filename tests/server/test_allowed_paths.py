@@ -9,6 +9,8 @@ import fedlens.server.app
 from fedlens.server.config.tree import Config, ConfigError
 from fedlens.server.paths import VARIABLE, check_paths
 
+pytestmark = pytest.mark.law("deployment: no machine holds another one's secrets")
+
 
 @pytest.fixture
 def home(tmp_path):

@@ -58,6 +58,7 @@ def test_a_finished_run_has_both_batches(guided):
                 assert sample.agreement is not None and 0 <= sample.agreement <= 1
 
 
+@pytest.mark.law("7: samples for finding faults are neither guided nor filtered")
 def test_no_guidance_is_in_the_faithful_generator(guided, run_small, tmp_path):
     """Whatever weight the annotator has, it is the same; the released one is not."""
     _, directory = guided
@@ -133,6 +134,7 @@ def test_the_plan_takes_critics_that_have_steps(small_config):
     assert faithful_plan(small_config(**{**GUIDED, "tasks__annotator__guided_steps": 0}), 4) is None
 
 
+@pytest.mark.law("7: every sample names its origin")
 def test_planted_faults_are_on_every_batch(small_config, run_small):
     outcome = run_small(small_config(data__fault="rotate90:0.5"))
     with open_store(outcome.store) as store:
@@ -141,6 +143,7 @@ def test_planted_faults_are_on_every_batch(small_config, run_small):
     assert all("PLANTED FAULT rotate90:0.5" in label for label in labels)
 
 
+@pytest.mark.law("7: samples for finding faults are neither guided nor filtered")
 def test_a_run_that_ends_after_its_annotator_shows_no_guided_images_as_faithful(small_config):
     """A budget may stop it before a probe that comes last."""
     last = {"schedule": "warmup critic annotator probe", "tasks__probe__kind": "probe"}

@@ -87,6 +87,7 @@ def booked() -> float:
     return Population.read(population_folder("clinic")).spent().epsilon
 
 
+@pytest.mark.law("2: earlier runs are paid for")
 def test_a_population_is_booked_what_a_filter_of_the_same_people_cost(
     trained, taking, run_small, clinic, tmp_path
 ):
@@ -101,6 +102,7 @@ def test_a_population_is_booked_what_a_filter_of_the_same_people_cost(
     assert [e.round for e in entries if e.run == mine.header["run_id"]] == [1, 2, 3]
 
 
+@pytest.mark.law("2: earlier runs are paid for")
 def test_it_is_booked_once_however_many_runs_take_the_filter(
     trained, taking, run_small, clinic, tmp_path
 ):
@@ -137,6 +139,7 @@ def test_a_population_that_cannot_pay_for_the_filter_refuses_before_anything_is_
     assert not (tmp_path / "two" / "ledger.jsonl").exists()
 
 
+@pytest.mark.law("2: earlier runs are paid for")
 def test_alone_the_runs_own_figure_is_of_both_schedules_composed(
     trained, taking, run_small, tmp_path
 ):
@@ -171,6 +174,7 @@ def test_of_several_tasks_the_filter_is_in_the_check_before_the_start(trained, a
         check_filter(annotated(**given, **more, **quiet))
 
 
+@pytest.mark.law("2: earlier runs are paid for")
 def test_other_people_are_declared_on_record_and_cost_nothing(
     trained, taking, run_small, clinic, tmp_path
 ):

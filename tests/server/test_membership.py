@@ -123,6 +123,7 @@ def test_a_node_that_comes_late_leaves_and_returns_takes_part_when_it_is_there(c
     assert "2 of 4 rounds had fewer" in outcome.covered and "(rounds 1, 3)" in outcome.covered
 
 
+@pytest.mark.law("1: a run says whom it speaks for")
 def test_a_run_that_finished_without_some_users_says_so_wherever_it_is_described(
     config, run_town, caplog
 ):
@@ -143,6 +144,7 @@ def test_a_whole_federation_is_said_to_be_whole_and_its_guarantee_is_as_it_was(c
         assert "rounds had fewer" not in store.run(outcome.run_id).guarantee
 
 
+@pytest.mark.law("1: the denominator is fixed")
 def test_the_denominator_and_the_noise_stay_whoever_is_there(config, run_town, monkeypatch):
     """What is divided by and what noise is added must be the same numbers in every round."""
     from fedlens.server.round import step as private_step
@@ -204,6 +206,7 @@ def test_too_few_at_the_beginning_are_refused_before_anything_is_begun(config, r
     assert not (tmp_path / "run" / "ledger.jsonl").exists()
 
 
+@pytest.mark.law("1: a person counts once")
 def test_declared_users_and_nodes_are_bounds(config, run_town):
     with pytest.raises(EnrolmentError, match="which is a bound"):
         run_town(config(data__users=38), Town(config()))
@@ -355,6 +358,7 @@ def test_users_are_registered_by_keyed_numbers_and_days(config, run_town, clinic
     assert not numbers & set(range(100)), "a number is no position"
 
 
+@pytest.mark.law("1: a person counts once")
 def test_a_revoked_user_is_never_drawn_again(config, run_town, clinic, key, monkeypatch):
     made = registered(config, tasks__critic__sampling_rate=1.0)
     run_town(made, Town(made, **key))
@@ -423,6 +427,7 @@ def test_a_revoked_node_is_not_asked(config, run_town, clinic, key):
     assert town.asked == [{0, 1}] * 4
 
 
+@pytest.mark.law("1: a person counts once")
 def test_a_user_on_two_nodes_counts_on_the_first_alone(config, run_town, clinic, key, caplog):
     def moved(number, users):
         ids = users.ids.copy()

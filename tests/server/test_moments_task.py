@@ -84,6 +84,7 @@ def tasks_of(config: Config) -> tuple[FrequenciesTask, MomentsTask]:
 # Whole runs
 
 
+@pytest.mark.law("3: every task and every sum is charged")
 def test_both_sums_are_charged_and_the_filter_is_kept(alone, run_small, tmp_path, capsys):
     config = alone()
     outcome = run_small(config)
@@ -208,6 +209,7 @@ def test_a_lost_release_leaves_no_filter_for_later_tasks(
     assert released(tmp_path / "run") == ["frequencies of images", "moments of images"]
 
 
+@pytest.mark.law("3: every task and every sum is charged")
 def test_a_round_in_which_every_node_fails_is_charged(alone, run_small, monkeypatch, tmp_path):
     def broken(self, users, request):
         raise OSError("no disk")

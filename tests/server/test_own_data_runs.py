@@ -84,6 +84,7 @@ def test_a_run_is_stored_under_the_federations_name(run_stores, tmp_path):
     assert row.data_name == "federation:ward-7"
 
 
+@pytest.mark.law("7: every sample names its origin")
 def test_nodes_own_data_are_never_stored_under_a_simulations_name(
     tmp_path, small_config, monkeypatch
 ):
@@ -109,6 +110,7 @@ def test_the_operator_has_to_name_the_contract(run_stores, tmp_path):
         run_stores([tmp_path / "store-0", tmp_path / "store-1"], data__name=named(tmp_path, other))
 
 
+@pytest.mark.law("1: a node refuses what is below its floor")
 def test_owners_with_different_contracts_do_not_train(run_stores, tmp_path):
     one, other = contract(), contract(records_per_user=3)
     with pytest.raises(EnrolmentError, match=r"different contracts.*the same federation.toml"):

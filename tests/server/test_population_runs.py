@@ -183,6 +183,7 @@ class PowerCut(BaseException):
     """What a test raises in place of the process's death."""
 
 
+@pytest.mark.law("2: empty, failed and lost rounds are charged")
 def test_a_crash_between_both_entries_overcounts(config, clinic, run_small, monkeypatch, tmp_path):
     clinic(rounds=5)
     append = Ledger.append

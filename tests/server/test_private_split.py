@@ -96,6 +96,7 @@ def booked() -> float:
 
 
 @pytest.mark.parametrize("given", [{"privacy__population": "clinic"}, {}])
+@pytest.mark.law("2: only disjoint groups compose in parallel")
 def test_two_sides_cost_the_model_and_one_of_them(
     first, sided, run_small, clinic, tmp_path, given, capsys
 ):
@@ -330,6 +331,7 @@ def test_the_run_that_it_builds_on_is_not_set_aside(first, capsys):
     assert RunDirectory(Path(folder)).exists()
 
 
+@pytest.mark.law("2: nothing tells on which side a user is")
 def test_nothing_in_the_store_or_the_ledger_tells_how_many_are_on_a_side(
     first, sided, run_small, tmp_path
 ):

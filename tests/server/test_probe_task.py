@@ -66,6 +66,7 @@ def truth(config, wanted=3):
     return float(np.mean(shares))
 
 
+@pytest.mark.law("3: a probe is priced and charged like a task")
 def test_the_answer_is_the_mean_over_users_with_the_noise_that_the_ledger_says(
     probed, run_small, tmp_path
 ):
@@ -156,6 +157,7 @@ def test_a_question_that_does_not_go_with_the_run_is_refused_before_anything_is_
     assert not (tmp_path / "run" / "ledger.jsonl").exists()
 
 
+@pytest.mark.law("1: the server checks every reply")
 def test_the_server_looks_at_range_and_finiteness_again():
     limits = Limits(64, 1.0, evidence=True, positive=True)
     norms = np.zeros(64, dtype=np.int64)
@@ -170,6 +172,7 @@ def test_the_server_looks_at_range_and_finiteness_again():
     assert "norm is above" in objection(reply(2.1 / 8), limits)
 
 
+@pytest.mark.law("3: a probe is priced and charged like a task")
 def test_a_nodes_floor_holds_for_probes(probed, run_small, tmp_path):
     for policy in (NodePolicy(kinds="frozen annotator"), NodePolicy(least_noise_multiplier=10.0)):
         app = build_client_app(open_simulated_users, lambda context, own=policy: own)

@@ -57,6 +57,7 @@ def seen_from_outside(outcome, folder):
     return outcome.spending, spending, rounds, batches, guarantee, kept, export["figures"]
 
 
+@pytest.mark.law("4: norms are released with noise only")
 def test_equal_releases_give_equal_figures_whatever_the_private_norms_are(
     small_config, run_small, tmp_path, monkeypatch
 ):
@@ -77,6 +78,7 @@ def test_equal_releases_give_equal_figures_whatever_the_private_norms_are(
     assert found[0] == found[1]
 
 
+@pytest.mark.law("5: an update and its norms are one release")
 def test_the_norms_are_noised_as_their_ledger_entry_says(small_config, run_small, tmp_path):
     config = small_config(tasks__critic__sampling_rate=0.5)
     run_small(config)
@@ -128,6 +130,7 @@ def test_a_resumed_run_has_the_figures_of_its_releases(small_config, run_small, 
     assert spending.rounds_with_norms == 3
 
 
+@pytest.mark.law("5: an early end is charged as the whole plan")
 def test_the_filter_stops_before_the_round_that_could_pass_its_budget(
     small_config, run_small, tmp_path
 ):

@@ -45,6 +45,7 @@ def whole_models():
 
 @pytest.mark.parametrize("kind", ["frozen", "wgan"])
 @pytest.mark.parametrize("point", POST_PROCESSING, ids=lambda p: f"{p[2]}-{p[1]}")
+@pytest.mark.law("crashes: a killed run goes on")
 def test_a_run_cut_outside_the_private_instant_ends_with_the_same_model(
     small_config, run_small, monkeypatch, tmp_path, whole_models, point, kind
 ):
@@ -57,6 +58,7 @@ def test_a_run_cut_outside_the_private_instant_ends_with_the_same_model(
 
 
 @pytest.mark.parametrize("point", LOSING, ids=lambda p: f"{p[2]}-{p[1]}")
+@pytest.mark.law("2: empty, failed and lost rounds are charged")
 def test_a_release_lost_with_the_process_stays_paid_for_and_is_not_drawn_again(
     small_config, run_small, monkeypatch, tmp_path, point
 ):
@@ -110,6 +112,7 @@ def size_of(path):
 
 
 @pytest.mark.slow
+@pytest.mark.law("crashes: a killed run goes on")
 def test_nine_kills_at_random_moments(small_config, run_small, tmp_path):
     """Real SIGKILLs of a forked process, each at a random moment of a run of forty rounds.
 

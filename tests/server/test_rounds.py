@@ -43,6 +43,7 @@ def test_a_run_leaves_a_ledger_a_model_and_samples_that_agree(
 
 
 @KINDS
+@pytest.mark.law("reproducible: the same seed gives the same model")
 def test_the_same_fixed_seed_gives_the_same_model_and_another_gives_another(
     small_config, run_small, kind
 ):
@@ -55,12 +56,14 @@ def test_the_same_fixed_seed_gives_the_same_model_and_another_gives_another(
     assert first != run_small(other, "three").model_sha256
 
 
+@pytest.mark.law("2: noise never repeats")
 def test_noise_from_the_operating_system_never_repeats(small_config, run_small):
     config = small_config(privacy__fixed_seed=-1, tasks__critic__noise_multiplier=5.0)
     assert run_small(config, "one").model_sha256 != run_small(config, "two").model_sha256
 
 
 @pytest.mark.parametrize("unit", ["user", "record"])
+@pytest.mark.law("2: noise never repeats")
 def test_where_noise_fails_its_self_test_no_node_answers_and_nothing_is_released(
     small_config, run_small, tmp_path, monkeypatch, caplog, unit
 ):
@@ -126,11 +129,13 @@ def test_without_noise_every_figure_is_infinite_and_the_run_is_not_private(small
         assert "NOT PRIVATE" in store.batches(outcome.run_id)[0].provenance
 
 
+@pytest.mark.law("2: empty, failed and lost rounds are charged")
 def test_an_empty_cohort_is_noised_and_accounted(small_config, run_small, tmp_path):
     outcome = run_small(small_config(tasks__critic__sampling_rate=1e-9))
     assert len(Ledger.verify(tmp_path / "run" / "ledger.jsonl")) == outcome.rounds == 3
 
 
+@pytest.mark.law("2: a budget stops a run in time")
 def test_the_budget_stops_before_the_round_that_would_pass_it(small_config, run_small, tmp_path):
     free = run_small(small_config(tasks__critic__rounds=2), "free").spending.dp_epsilon
     outcome = run_small(small_config(privacy__epsilon_budget=free * 1.01), "bound")
@@ -185,6 +190,7 @@ SPOILS = {
 
 
 @pytest.mark.parametrize("fault", SPOILS)
+@pytest.mark.law("1: the server checks every reply")
 def test_a_bad_reply_is_left_out_and_the_round_goes_on(
     small_config, run_small, tmp_path, caplog, fault
 ):
@@ -198,6 +204,7 @@ def test_a_bad_reply_is_left_out_and_the_round_goes_on(
     assert len(Ledger.verify(tmp_path / "spoiled" / "ledger.jsonl")) == 3
 
 
+@pytest.mark.law("2: empty, failed and lost rounds are charged")
 def test_a_round_in_which_every_node_fails_is_charged_and_can_be_resumed(
     small_config, run_small, tmp_path
 ):
@@ -260,6 +267,7 @@ def test_a_damaged_state_and_a_foreign_store_are_named(small_config, run_small, 
         run_small(small_config(), "other", store_url=f"sqlite:///{tmp_path / 'text.db'}")
 
 
+@pytest.mark.law("4: ledger and store hold what is listed")
 def test_the_ledger_and_the_store_hold_what_is_listed_here_and_nothing_else(
     small_config, run_small, tmp_path
 ):
@@ -283,6 +291,7 @@ def test_the_ledger_and_the_store_hold_what_is_listed_here_and_nothing_else(
     assert (tmp_path / "run" / "evidence.jsonl").stat().st_mode & 0o077 == 0
 
 
+@pytest.mark.law("5: no Bayesian figure is above DP")
 def test_bayesian_figures_are_never_above_dp_at_their_delta(small_config, run_small):
     spending = run_small(small_config(tasks__critic__sampling_rate=0.5)).spending
     cap = spending.dp_epsilon_at_bdp_delta

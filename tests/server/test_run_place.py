@@ -59,6 +59,7 @@ def refused(run, *arguments, match, error=RunDirectoryError, **more):
 
 
 @pytest.mark.parametrize("how", [shutil.copytree, shutil.move])
+@pytest.mark.law("2: a copy draws no noise")
 def test_a_copied_or_moved_folder_draws_nothing_until_it_is_said_to_be_the_only_one(
     begun, run_small, tmp_path, how
 ):
@@ -119,6 +120,7 @@ def test_the_command_says_how_to_go_on_and_does(begun, tmp_path, capsys):
     assert entries(moved) == 5
 
 
+@pytest.mark.law("2: a copy draws no noise")
 def test_an_older_copy_is_found_out_by_its_store_whatever_is_said(begun, run_small, tmp_path):
     url = f"sqlite:///{tmp_path / 'shared.db'}"
     config, folder = begun(store_url=url)
@@ -151,6 +153,7 @@ GONE = [
 
 
 @pytest.mark.parametrize("names", GONE)
+@pytest.mark.law("2: a copy draws no noise")
 def test_a_run_without_its_ledger_does_not_start_over_beside_what_it_left(begun, run_small, names):
     config, folder = begun()
     for name in names:

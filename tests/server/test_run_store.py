@@ -7,6 +7,8 @@ import pytest
 from fedlens.server.config.tree import ConfigError
 from fedlens.server.run.store import store_url
 
+pytestmark = pytest.mark.law("deployment: no machine holds another one's secrets")
+
 SECRET = "postgresql://fedlens:hunter2@db/fedlens"
 
 

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from fedlens.foundation.traces import VARIABLE, traced, traces
+
+pytestmark = pytest.mark.law("deployment: traces and metrics tell rounds only")
 
 ALLOWED = {"fedlens.round", "fedlens.task", "fedlens.run"}
 

@@ -201,6 +201,7 @@ def test_opinions_and_rejections_are_those_of_what_is_drawn(blobs, judge, labels
     assert Sampler(blobs).judged(labels, 3).agreement is None
 
 
+@pytest.mark.law("7: what a filter hides is not stored beside it")
 def test_no_opinion_tells_what_a_filter_hides(blobs, judge, labels):
     class Grey(torch.nn.Module):
         noise_shape = (1,)

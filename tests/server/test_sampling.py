@@ -20,12 +20,14 @@ def draws(q, repeats, seed=0):
     return counts
 
 
+@pytest.mark.law("1: each user is drawn with probability q")
 def test_every_user_takes_part_with_probability_q():
     taken = draws(0.3, 4000)
     p_values = [stats.binomtest(int(n), 4000, 0.3).pvalue for n in taken.sum(0)]
     assert min(p_values) > 1e-5
 
 
+@pytest.mark.law("1: each user is drawn with probability q")
 def test_the_cohorts_size_is_binomial_and_pairs_are_independent():
     taken = draws(0.3, 4000)
     sizes = taken.sum(1)

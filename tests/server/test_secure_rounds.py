@@ -54,6 +54,7 @@ def plain(changes: dict) -> dict:
 
 
 @pytest.mark.parametrize("step", [None, wire.KEYS, wire.SHARES, wire.MASKED])
+@pytest.mark.law("secure sums: the sum is exact")
 def test_a_masked_run_is_the_plain_one_bit_for_bit(small_config, run_small, step):
     """With 5 nodes and one that drops out, at whichever step, the released sums are equal."""
     gone = Silent(TRAIN, step) if step else Silent()
@@ -73,6 +74,7 @@ def test_a_node_that_goes_after_its_sum_came_is_in_the_sum(small_config, run_sma
 
 @pytest.mark.parametrize("step", [wire.KEYS, wire.SHARES, wire.MASKED, wire.AGREE, wire.REVEAL])
 @pytest.mark.parametrize("settings", [FIVE, TWICE], ids=["server", "distributed"])
+@pytest.mark.law("secure sums: a bad round fails and is charged")
 def test_too_few_nodes_fail_the_round_which_is_charged(
     small_config, run_small, tmp_path, step, settings
 ):
@@ -87,6 +89,7 @@ def test_too_few_nodes_fail_the_round_which_is_charged(
         assert len(Ledger.verify(tmp_path / "run" / "ledger.jsonl")) == 2
 
 
+@pytest.mark.law("secure sums: the nodes' noise is what the ledger states")
 def test_the_entry_is_on_disk_before_anything_can_be_opened(
     small_config, run_small, tmp_path, monkeypatch
 ):
@@ -173,6 +176,7 @@ class Garbage:
 
 
 @pytest.mark.parametrize("settings", [FIVE, DISTRIBUTED], ids=["server", "distributed"])
+@pytest.mark.law("secure sums: a bad round fails and is charged")
 def test_garbage_from_one_node_fails_the_round_which_is_charged(
     small_config, run_small, tmp_path, settings
 ):

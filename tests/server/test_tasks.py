@@ -28,6 +28,7 @@ def entries_of(tmp_path, name="run"):
 
 
 @pytest.mark.parametrize("mode", [{}, RECORD_ANNOTATED], ids=["user", "record"])
+@pytest.mark.law("3: every task and every sum is charged")
 def test_every_task_is_charged_in_its_order_and_the_samples_have_their_filter(
     annotated, run_small, tmp_path, mode
 ):
@@ -55,6 +56,7 @@ def test_every_task_is_charged_in_its_order_and_the_samples_have_their_filter(
 
 
 @pytest.mark.parametrize("mode", [{}, RECORD_ANNOTATED], ids=["user", "record"])
+@pytest.mark.law("reproducible: the same seed gives the same model")
 def test_the_same_fixed_seed_gives_the_same_model_and_another_another(annotated, run_small, mode):
     first = run_small(annotated(mode), "one").model_sha256
     assert first == run_small(annotated(mode), "two").model_sha256
@@ -93,6 +95,7 @@ def test_the_guided_steps_bring_samples_nearer_to_what_the_annotator_takes_for_t
     assert believed[20.0] > believed[0.0] + 0.1
 
 
+@pytest.mark.law("3: features are fitted to synthetic images")
 def test_the_frame_is_fitted_to_images_of_the_generator_before_any_node_sees_the_annotator(
     annotated, run_small, monkeypatch
 ):

@@ -82,6 +82,7 @@ def auc(scores, labels):
     return wins / (len(drawn) * len(others))
 
 
+@pytest.mark.law("6: nothing is stored with a time")
 def test_no_stored_time_tells_for_which_rounds_a_heavy_user_was_drawn(rounds, run_small, tmp_path):
     """The attack ranks rounds by how long after the one before they were written."""
     outcome = run_small(rounds(), app=SlowWhenDrawn(sleeping))
@@ -92,6 +93,7 @@ def test_no_stored_time_tells_for_which_rounds_a_heavy_user_was_drawn(rounds, ru
         assert auc(took, labels) == 0.5, name
 
 
+@pytest.mark.law("6: nothing is stored with a time")
 def test_all_files_of_a_run_have_the_date_of_a_day_and_hold_no_time(rounds, run_small, tmp_path):
     run_small(rounds())
     folder = tmp_path / "run"
@@ -179,6 +181,7 @@ class FakeClock:
 
 
 @pytest.mark.parametrize("unit", ["user", "record"])
+@pytest.mark.law("6: replies can wait for a fixed time")
 def test_with_a_fixed_clock_all_that_shows_live_comes_at_times_that_data_cannot_move(
     rounds, run_small, monkeypatch, unit
 ):
@@ -210,6 +213,7 @@ def test_with_a_fixed_clock_all_that_shows_live_comes_at_times_that_data_cannot_
     assert len(released) == ROUNDS and {t % 10 for t in released + shown} == {0.0}
 
 
+@pytest.mark.law("6: replies can wait for a fixed time")
 def test_a_round_that_fails_takes_as_long_as_any(rounds, run_small, monkeypatch):
     clock = FakeClock()
     monkeypatch.setattr(slots, "time", clock)

@@ -62,6 +62,7 @@ def test_it_is_the_sum_of_the_users_in_the_middle(enrolled, share, seed):
 
 @settings(max_examples=150, deadline=None)
 @given(NODES, st.floats(0, 0.49), st.integers(0, 2**32), st.booleans())
+@pytest.mark.law("1: trimming keeps the sensitivity")
 def test_one_user_moves_it_by_the_clip_at_most(enrolled, share, seed, aimed):
     """The user's contribution is random, or crosses as many other nodes as it can."""
     trimming, _ = trimming_for(enrolled, share)
@@ -93,6 +94,7 @@ def test_a_sum_can_move_by_all_of_a_users_contribution():
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from(["flip", "random", "far"]))
+@pytest.mark.law("1: trimming keeps the sensitivity")
 def test_hostile_nodes_stay_between_what_honest_ones_say(seed, attack):
     source, enrolled = np.random.default_rng(seed), [10] * 8 + [3, 7]
     trimming = Trimming(10, 90, CLIP)

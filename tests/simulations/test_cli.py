@@ -178,6 +178,7 @@ def test_a_folder_with_other_files_is_left_alone(capsys, fast, tmp_path):
     assert [path.name for path in other.iterdir()] == ["config.toml"]
 
 
+@pytest.mark.law("access: no secret is stored or logged")
 def test_a_stores_password_is_neither_written_nor_shown(tmp_path):
     from fedlens.server.config.tree import Config
     from fedlens.server.run.directory import RunDirectory, RunDirectoryError

@@ -61,6 +61,7 @@ def own_sum(config: Config, users, place: int) -> np.ndarray:
     "changes", [{}, {"data__records_per_user": 4}, {"data__samples_per_user": 4}]
 )
 @pytest.mark.parametrize("users, left", [(PEOPLE, 1), (PEOPLE // 2, 0)])
+@pytest.mark.law("1: seeds belong to the user")
 def test_what_one_person_holds_changes_nothing_of_the_others(tmp_path, users, left, changes):
     found = []
     for place, held in enumerate((EACH, left)):

@@ -69,6 +69,7 @@ def test_what_is_no_audit_is_refused(changes: dict[str, Any], name: str) -> None
         an_audit(**changes)
 
 
+@pytest.mark.law("3: the store has no place for a real record")
 def test_of_membership_only_an_alarm_is_stored_and_no_figure(store: Store) -> None:
     paid_run(store)
     bare: dict[str, Any] = {"kind": "membership", "lower_bound": None, "cap": None}

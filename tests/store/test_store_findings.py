@@ -22,6 +22,7 @@ def filled(store: Store) -> list[int]:
     return [one.sample_id for one in store.samples(SampleFilter(run_id="run-1"))]
 
 
+@pytest.mark.law("7: a finding keeps its history")
 def test_a_finding_keeps_all_that_happened_to_it_and_who_did_it(store: Store) -> None:
     samples = filled(store)
     finding = a_finding(store)

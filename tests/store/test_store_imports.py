@@ -76,6 +76,7 @@ def test_what_is_exported_can_be_imported_again(store: Store, project: int, name
 
 
 @pytest.mark.parametrize("name", ["csv", "label-studio"])
+@pytest.mark.law("labels: imports and exports are whole and safe")
 def test_unknown_samples_and_labels_import_nothing_at_all(
     store: Store, project: int, name: str
 ) -> None:
@@ -118,6 +119,7 @@ def privacy(text: str) -> bool:
     return "(7.5, 1e-5)-DP for each user" in text and "0.75" in text
 
 
+@pytest.mark.law("labels: imports and exports are whole and safe")
 def test_every_export_holds_both_privacy_statements(store: Store, project: int) -> None:
     files = {name: exported(store, project, name) for name in EXPORTERS}
     assert privacy(files["csv"].decode())
@@ -244,6 +246,7 @@ RISKY = (
 )
 
 
+@pytest.mark.law("labels: imports and exports are whole and safe")
 def test_no_cell_begins_as_a_formula_and_each_comes_back(store: Store, project: int) -> None:
     """As spreadsheets read it, to which a carriage return ends a line as well."""
     sample = store.samples(SampleFilter())[3].sample_id

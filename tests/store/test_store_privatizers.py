@@ -112,6 +112,7 @@ def test_what_is_no_figure_is_refused(build: Any, changes: dict[str, Any], name:
         build(**changes)
 
 
+@pytest.mark.law("3: the store has no place for a real record")
 def test_there_is_no_place_for_a_record() -> None:
     """Numbers, short names, and one JSON of named floats: nothing that a picture would fit in."""
     tables = [t for t in Base.metadata.sorted_tables if t.name.startswith("privatizer_")]

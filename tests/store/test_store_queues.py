@@ -173,6 +173,7 @@ def test_a_desk_of_another_size_is_refused(store: Store, limit: int) -> None:
         store.serve(project, store.ensure_user("ann"), "", limit=1)
 
 
+@pytest.mark.law("labels: no answer is lost or counted twice")
 def test_many_annotators_at_once_double_and_lose_nothing(store: Store, engine_name: str) -> None:
     people, overlap, count = (20 if engine_name == "postgres" else 5), 2, 60
     project = a_queue(store, count, overlap=overlap)

@@ -82,6 +82,7 @@ def test_an_answer_is_a_label_or_a_reason_to_skip(label: Any, reason: Any) -> No
 
 
 @pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.law("7: pixels survive storage and display")
 def test_pixels_survive_png_and_the_digest_is_of_their_bytes(channels: int) -> None:
     pixels = np.random.default_rng(3).integers(0, 256, (channels, 20, 32), dtype=np.uint8)
     sample = SampleRecord.from_pixels(position=0, requested_class=4, pixels=pixels)

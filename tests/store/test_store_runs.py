@@ -111,6 +111,7 @@ def test_the_ledger_mirror_never_changes(store: Store) -> None:
     assert store.ledger("run-1") == rows
 
 
+@pytest.mark.law("2: the ledger line is on disk first")
 def test_nothing_of_a_round_is_stored_before_its_ledger_row(store: Store) -> None:
     store.create_run(a_run())
     store.create_run(a_run(run_id="run-2"))

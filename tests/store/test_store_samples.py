@@ -27,6 +27,7 @@ from fedlens.store.schema import Base
 EVERYTHING = SampleFilter()
 
 
+@pytest.mark.law("7: every sample names its origin")
 def test_a_batch_comes_back_with_its_samples_and_their_way_there(store: Store) -> None:
     paid_run(store)
     given = some_samples(3, channels=3)
@@ -59,6 +60,7 @@ def test_no_batch_before_its_ledger_row(store: Store) -> None:
     assert store.count_samples(EVERYTHING) == 2
 
 
+@pytest.mark.law("2: the ledger line is on disk first")
 def test_the_database_itself_refuses_a_batch_without_ledger_row(url: str, store: Store) -> None:
     store.create_run(a_run())
     engine = make_engine(locate(url))
@@ -68,6 +70,7 @@ def test_the_database_itself_refuses_a_batch_without_ledger_row(url: str, store:
     engine.dispose()
 
 
+@pytest.mark.law("7: every sample names its origin")
 def test_a_batch_cannot_claim_privacy_its_run_has_not(store: Store) -> None:
     store.create_run(a_run(private=False))
     store.record_progress(ledger=[a_ledger_row()])

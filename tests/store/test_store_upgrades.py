@@ -169,6 +169,7 @@ def test_a_migration_that_fails_leaves_nothing_behind(
     assert upgrade(empty_url).ok
 
 
+@pytest.mark.law("3: the store has no place for a real record")
 def test_the_only_binary_column_is_a_sample_s_png(url: str) -> None:
     declared = {
         f"{table.name}.{column.name}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from dataclasses import replace
 
 import numpy as np
@@ -194,6 +195,12 @@ def test_the_page_has_the_smallest_shares_and_says_what_was_not_run(study, tmp_p
     assert all(path.is_file() for path in made) and (tmp_path / "images/bugs-rates.png").is_file()
     kept = BugResults.read(tmp_path / "bugs.json")
     assert kept == study.results()
+    with (tmp_path / "bugs.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    tallies = [tally for one in kept.measured for tally in one.tallies]
+    assert [int(row["first"]) for row in rows] == [tally.first for tally in tallies]
+    assert [float(row["share"]) for row in rows] == [tally.share for tally in tallies]
+    assert {row["fault"] for row in rows} == {one.trial.fault for one in kept.measured}
     assert BugResults.of(kept.measured, [look], quick=True).to_json()["looks"][0]["how"] == "sums"
 
 

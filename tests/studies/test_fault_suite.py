@@ -55,17 +55,20 @@ SHORT = [
 ]
 
 
+@pytest.mark.law("crashes: a killed run goes on")
 def test_killed_where_it_hurts_a_run_goes_on_and_no_noise_comes_twice(config, places):
     found = befallen("kill", mishaps(*SHORT), 3, places, config=config)
     assert found.problems == [] and found.clean == 3 and found.lost == 2
 
 
+@pytest.mark.law("crashes: a killed run goes on")
 def test_what_was_not_flushed_before_a_power_cut_is_not_missed(config, places):
     cuts = (Mishap("release kept", "after", 1), Mishap("round published", "before", 1))
     found = befallen("cut", mishaps(*cuts), 2, places, config=config, afterwards=cut_power)
     assert found.problems == [] and found.clean == 2
 
 
+@pytest.mark.law("crashes: a killed run goes on")
 def test_a_full_disk_is_one_clear_error_and_nothing_is_lost(config, places):
     found = befallen("disk", mishaps(Mishap(largest_file=900)), 1, places, config=config)
     assert found.problems == [] and found.clean == 1
@@ -132,6 +135,7 @@ def fuzzed():
         yield {name: fuzz(target, 60, seed=11) for name, target in known.items()}
 
 
+@pytest.mark.law("input: no file crashes, hangs or runs code")
 def test_no_spoiled_input_crashes_or_hangs_a_parser(fuzzed):
     assert len(fuzzed) >= 15
     assert {name: one.examples for name, one in fuzzed.items() if one.crashes} == {}

@@ -85,6 +85,7 @@ class Leaky(nn.Module):
         return sent + 0.1 * noise[:, 6:].view_as(sent)
 
 
+@pytest.mark.law("7: filters are judged by attackers who have them")
 def test_a_filter_without_its_noise_is_caught() -> None:
     hiding, bare = (a_target(a_releaser(0.02, noisy=noisy)) for noisy in (True, False))
     (found,) = attack_filter(hiding, ["code"], effort=FAST)
@@ -93,6 +94,7 @@ def test_a_filter_without_its_noise_is_caught() -> None:
     assert caught.balanced > 0.93 and caught.nats_low > 0.4
 
 
+@pytest.mark.law("7: filters are judged by attackers who have them")
 def test_a_leaky_code_is_caught_where_releases_show_nothing() -> None:
     target = a_target(Leaky())
     code, residual = attack_filter(target, ["code", "residual"], effort=FAST)
@@ -137,6 +139,7 @@ def test_a_few_huge_numbers_hide_nothing_from_networks(scale: float) -> None:
         assert one.balanced > 0.9, one
 
 
+@pytest.mark.law("7: filters are judged by attackers who have them")
 def test_pure_noise_gives_every_attacker_a_coin() -> None:
     names = ["code", "decode", "residual", "features", "logistic"]
     found = attack_filter(a_target(a_releaser(0.0)), names, effort=FAST)

@@ -165,6 +165,7 @@ class _Runs:
         return Path.touch, (self.path,)
 
 
+@pytest.mark.law("input: no file crashes, hangs or runs code")
 def test_a_program_from_elsewhere_runs_no_code_of_its_maker(
     capsys: pytest.CaptureFixture[str], releaser: ConvReleaser, tmp_path: Path
 ) -> None:

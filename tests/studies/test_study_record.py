@@ -337,11 +337,11 @@ def test_noise_that_differs_in_its_last_digits_is_the_same_noise(rows):
 
 
 def test_the_page_that_ships_is_made_of_its_record_and_nothing_else(tmp_path):
-    docs = Path(__file__).parents[2] / "docs"
-    record = read_record(docs / "results.json", docs / IMAGES, efforts.FULL)
+    results = Path(__file__).parents[2] / "research" / "results"
+    record = read_record(results / "results.json", results / IMAGES, efforts.FULL)
     assert record.entries and not record.left_out
     page = tmp_path / "results.md"
     write_page(page, [entry.line for entry in record.entries], tmp_path / IMAGES)
-    assert page.read_text() == (docs / "results.md").read_text()
-    pictures = {path.name for path in (docs / IMAGES).iterdir()}
+    assert page.read_text() == (results / "results.md").read_text()
+    pictures = {path.name for path in (results / IMAGES).iterdir()}
     assert pictures == {path.name for path in (tmp_path / IMAGES).iterdir()}

@@ -41,6 +41,7 @@ def test_each_node_answers_for_itself_and_remembers(counting):
         assert {r["a"]["asked"] for r in replies.values()} == {turn}
 
 
+@pytest.mark.law("4: a reply is a sum, a histogram and nothing else")
 def test_a_node_that_raises_is_missing_and_its_text_is_nowhere(counting, caplog, capfd):
     grid = InProcessGrid(counting, 3, {})
     replies = ask(grid, fail=1)

@@ -126,6 +126,7 @@ def test_a_run_over_flower_takes_the_filter_of_another(tmp_path):
     [RECORDS, FILTERED, MASKED, SUMS],
     ids=["records", "privatizer", "annotator, masked", "moments, local steps"],
 )
+@pytest.mark.law("reproducible: transports agree")
 def test_flwr_run_and_the_in_process_transport_make_the_same_model(tmp_path, settings):
     pytest.importorskip("ray")
     config = Config().updated(settings)

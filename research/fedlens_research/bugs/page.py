@@ -1,4 +1,4 @@
-"""The page: the smallest detectable shares first, then what they rest on, then what was not run."""
+"""The page: the smallest detectable shares, false alarms, what was not run. All else is a table."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ import os
 from pathlib import Path
 
 from fedlens.foundation.tables import percent
-from fedlens.models.faults import FAULTS
 from fedlens_research.bugs import page_texts
 from fedlens_research.bugs.not_run import not_run
 from fedlens_research.bugs.pictures import plot_rates
-from fedlens_research.bugs.plan import Question
 from fedlens_research.bugs.results import (
     BugResults,
     BugSetting,
@@ -21,10 +19,10 @@ from fedlens_research.bugs.results import (
     of_cell,
     predicted_share,
 )
-from fedlens_research.bugs.tallies import BugTally, binomial_interval, mean_error
+from fedlens_research.bugs.tallies import BugTally, binomial_interval
 from fedlens_research.bugs.trained_page import trained_lines
 from fedlens_research.bugs.worlds import STATES_AT
-from fedlens_research.framework.pages import folded, markdown_table, picture
+from fedlens_research.framework.pages import markdown_table, picture
 
 RATES = "bugs-rates.png"
 
@@ -49,10 +47,8 @@ def write_bug_page(page: Path, results: BugResults, images: Path) -> list[Path]:
         where = os.path.relpath(made[0], page.parent)
         title = f"How often each fault is named first, by share of users: {setting.said}"
         lines += ["", picture(title, where), "", f"*{title}; bars are 95% binomial intervals.*"]
-    lines += ["", *_clean(results), *_sure(results)] if results.settings() else []
-    lines += [*_unknown(results), *_references(results)]
-    lines += trained_lines(results, page, images)
-    lines += [*(_rates(results) if results.settings() else ()), *not_run(results)]
+    lines += ["", *_clean(results)] if results.settings() else []
+    lines += [*trained_lines(results, page, images), *not_run(results)]
     page.parent.mkdir(parents=True, exist_ok=True)
     page.write_text("\n".join(lines).rstrip() + "\n", encoding="utf-8")
     return [page, *made]
@@ -162,113 +158,6 @@ def _clean(results: BugResults) -> list[str]:
     head = ["clean data", "ε", "draws", "any finding (%)", "reference refused (%)"]
     head += ["omnibus p ≤ .02 (%)", "named"]
     return [*page_texts.CLEAN.splitlines(), "", *markdown_table(head, rows), ""]
-
-
-def _sure(results: BugResults) -> list[str]:
-    rows = []
-    for setting in results.settings():
-        measured = results.some("known", setting)
-        for epsilon in epsilons_of(measured):
-            for tally in by_share(of_cell(measured, "*", epsilon)):
-                error = mean_error(tally)
-                rows.append(
-                    [
-                        f"{setting.said}, ε = {epsilon:g}",
-                        percent(tally.share, 0),
-                        rated(tally.found, tally.draws),
-                        rated(tally.first, tally.draws),
-                        rated(tally.others, tally.draws),
-                        "–" if error is None else f"{100 * error:+.1f}",
-                        rated(tally.covered, tally.named),
-                    ]
-                )
-    head = ["all faults", "share (%)", "any finding (%)", "named first (%)"]
-    head += ["another one too (%)", "share said less true (points)", "interval holds it (%)"]
-    return [*page_texts.TOGETHER.splitlines(), "", *markdown_table(head, rows), ""]
-
-
-def _unknown(results: BugResults) -> list[str]:
-    measured = results.some("unknown")
-    rows = []
-    for fault in faults_of(measured):
-        for where, tally in _tallies(results, "unknown", fault):
-            names = ", ".join(f"`{name}` {count}" for name, count in tally.names.items())
-            rows.append(
-                [
-                    f"{_outside(fault)}, {where}",
-                    percent(tally.share, 0),
-                    str(tally.draws),
-                    rated(tally.flagged, tally.draws),
-                    rated(tally.noticed, tally.draws),
-                    rated(tally.found, tally.draws),
-                    names or "–",
-                ]
-            )
-    if not rows:
-        return []
-    head = ["fault", "share (%)", "draws", "omnibus p ≤ .02 (%)"]
-    head += ["that, or refused (%)", "something named (%)", "what"]
-    return [*page_texts.UNKNOWN.splitlines(), "", *markdown_table(head, rows), ""]
-
-
-def _outside(fault: str) -> str:
-    return f"`{fault}` left out" if fault in FAULTS else fault
-
-
-def _tallies(results: BugResults, question: Question, fault: str) -> list[tuple[str, BugTally]]:
-    found = []
-    for setting in results.settings(question):
-        measured = results.some(question, setting)
-        for epsilon in epsilons_of(measured):
-            for tally in by_share(of_cell(measured, fault, epsilon)):
-                found.append((f"{setting.said}, ε = {epsilon:g}", tally))
-    return found
-
-
-def _references(results: BugResults) -> list[str]:
-    rows = []
-    for one in [*results.some("earlier"), *results.some("foreign")]:
-        trial = one.trial
-        for tally in one.tallies:
-            reference = trial.reference or "an earlier run of other users"
-            rows.append(
-                [
-                    f"{trial.data}, {trial.users:,} users, seed {trial.seed}",
-                    reference,
-                    f"`{trial.fault}` {percent(tally.share, 0)}%" if trial.fault else "none",
-                    str(tally.draws),
-                    rated(tally.refused, tally.draws),
-                    rated(tally.found, tally.draws),
-                    rated(tally.first, tally.draws) if trial.fault else "–",
-                ]
-            )
-    if not rows:
-        return []
-    head = ["users' data", "reference", "fault", "draws", "refused (%)", "any finding (%)"]
-    head += ["named first (%)"]
-    others = [*results.some("earlier"), *results.some("foreign")]
-    epsilons = ", ".join(f"{epsilon:g}" for epsilon in epsilons_of(others))
-    text = page_texts.OTHERS.format(epsilons=epsilons)
-    return [*text.splitlines(), "", *markdown_table(head, rows), ""]
-
-
-def _rates(results: BugResults) -> list[str]:
-    """Every rate, folded."""
-    lines = [*page_texts.EVERY.splitlines(), ""]
-    for setting in results.settings():
-        measured = results.some("known", setting)
-        for epsilon in epsilons_of(measured):
-            shares: list[float] = []
-            rows = []
-            for fault in faults_of(measured):
-                tallies = by_share(of_cell(measured, fault, epsilon))
-                shares = shares or [tally.share for tally in tallies]
-                if tallies:
-                    cells = [rated(tally.first, tally.draws) for tally in tallies]
-                    rows.append([f"`{fault}`", *cells])
-            head = ["fault", *(f"{percent(share, 0)}%" for share in shares)]
-            lines += folded(f"{setting.said}, ε = {epsilon:g}", markdown_table(head, rows))
-    return [*lines, ""]
 
 
 def rated(count: int, total: int) -> str:

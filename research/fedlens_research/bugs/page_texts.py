@@ -22,7 +22,8 @@ seed has people, a reference of {images} images and stand-ins for samples of its
 image. Draws of one seed share these, so that they differ less than runs would: intervals in
 brackets are 95% binomial ones and take them for independent. States of later tasks are those of ε =
 {states:g} throughout. These diagnoses look at the library's own amounts alone; `fedlens diagnose`
-also looks between them. The code that was measured has the digest `{method}`.
+also looks between them. The code that was measured has the digest `{method}`. The CSV file beside
+this page has every rate: each question, fault, share and ε.
 """
 
 SMALLEST = """\
@@ -44,36 +45,6 @@ CLEAN = """\
 
 Users without a fault. *Refused*: the reference was taken for one of another source, and nothing was
 claimed.
-"""
-
-TOGETHER = """\
-## All faults together
-
-What is said of the share counts the draws that named the fault: where few do, they are those whose
-noise made it look large.
-"""
-
-UNKNOWN = """\
-## Faults that are in no library
-
-The fault is in users' data, and the library that the diagnosis tries is without it: left out of it,
-or never in it. The omnibus test should say that something is left, beside a near relation that may
-be named in its place; or the reference is refused. Of a class whose pictures are really another
-data set's, `new_class` is the right name.
-"""
-
-OTHERS = """\
-## Other references
-
-At ε = {epsilons}. Of an earlier run the warm-up alone can be subtracted, with the noise of both;
-public images stand for its samples, which is the best case. A reference of another source must be
-refused.
-"""
-
-EVERY = """\
-## Every fault
-
-Draws that named it first, in percent, by share of users.
 """
 
 SIDE_BY_SIDE = """\

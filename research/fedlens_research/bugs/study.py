@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from fedlens_research.bugs.csv_table import write_csv
 from fedlens_research.bugs.measuring import Progress, kept_trials, measure_all
 from fedlens_research.bugs.page import write_bug_page
 from fedlens_research.bugs.plan import BugPlan, trials_of
@@ -72,7 +73,8 @@ class BugStudy:
 
 
 def _written(results: BugResults, page: Path, images: Path) -> list[Path]:
-    record = page.with_suffix(".json")
+    record, table = page.with_suffix(".json"), page.with_suffix(".csv")
     page.parent.mkdir(parents=True, exist_ok=True)
     results.write(record)
-    return [*write_bug_page(page, results, images), record]
+    write_csv(table, results)
+    return [*write_bug_page(page, results, images), record, table]

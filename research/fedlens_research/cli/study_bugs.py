@@ -55,7 +55,7 @@ def add_bugs_parser(tables: argparse._SubParsersAction[argparse.ArgumentParser])
     add_seeds_flag(parser)
     add("--out", type=Path, default=OUT, help=f"folder of the study (default: {OUT})")
     add("--kept", action="store_true", help="measure nothing: write what is in the folder")
-    add("--page", type=Path, help="write the page there too, its figures as JSON beside it")
+    add("--page", type=Path, help="write the page there too, its figures as JSON and CSV beside it")
     add_json_flag(parser)
     parser.set_defaults(run=run)
 
