@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -9,16 +11,49 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedlens.accountant.audit.finding import Finding
-from fedlens.accountant.audit.noise import between_releases
+from fedlens.accountant.audit.noise import Values, between_releases
 from fedlens.accountant.audit.path_verdicts import shared_noise_finding
 from fedlens.accountant.audit.verdicts import Claim, no_attack
 from fedlens.data.registry import DatasetError
 from fedlens.simulations.audits.members import membership_audit
-from fedlens.simulations.audits.restarts import restarts_repeat
 from fedlens.simulations.audits.schedule import NothingToAudit, Schedule
 from fedlens.simulations.audits.silence import Observer, shared_noise
 from fedlens.simulations.audits.stage import Floats
 from fedlens.simulations.audits.task_audit import audit_task
+
+# Does the source of noise start anew in a new process, or from where it started last time?
+
+DRAWS = 8
+_PROGRAM = (
+    "from fedlens.accountant.noise import gaussian, private_source; "
+    f"print(gaussian({DRAWS}, noise_multiplier=1.0, sensitivity=1.0, "
+    "source=private_source(-1, 1, 3)).tobytes().hex())"
+)
+
+
+def restarts_repeat(lives: int = 3) -> bool:
+    """Whether two of ``lives`` fresh processes draw any noise alike for the same round."""
+    drawn = [draw_once() for _ in range(lives)]
+    return len(set().union(*drawn)) < lives * DRAWS
+
+
+def draw_once() -> set[float]:
+    """The first noise of a fresh process.
+
+    Raises:
+        OSError: the process could not be run.
+    """
+    done = subprocess.run(  # noqa: S603 - this interpreter, a constant program
+        [sys.executable, "-c", _PROGRAM], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise OSError(f"a process to draw noise in ended with status {done.returncode}")
+    return set(_floats(done.stdout.strip()).tolist())
+
+
+def _floats(text: str) -> Values:
+    return np.frombuffer(bytes.fromhex(text), dtype=np.float64)
+
 
 KINDS = ("all", "clipping", "sampling", "one-run", "one-shot", "noise", "membership")
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from fedlens.accountant.dp.decay import decay
+from fedlens.accountant.dp.contour import decay
 from fedlens.accountant.dp.loss import DIRECTIONS, log_characteristic, tilted
 from fedlens.accountant.dp.renyi import renyi_divergences
 

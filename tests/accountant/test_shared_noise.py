@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from fedlens.accountant.dp.renyi import renyi_divergences
-from fedlens.accountant.noise import discrete, lattice
+from fedlens.accountant.noise import lattice
+from fedlens.accountant.noise import shares as discrete
 from fedlens.accountant.noise.bits import FixedBits
-from fedlens.accountant.noise.discrete import discrete_normal
 from fedlens.accountant.noise.shares import (
     LEAST_SHARE,
     OffLattice,
+    discrete_normal,
     noised_layout,
     plain_layout,
     share_scale,

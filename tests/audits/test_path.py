@@ -14,16 +14,16 @@ from fedlens.api.presets import preset_config
 from fedlens.client.tasks import CLIENT_TASKS
 from fedlens.client.tasks.frozen import FrozenLocalTask
 from fedlens.client.update.clipping import Blocks
-from fedlens.simulations.audits import restarts
+from fedlens.simulations.audits import audit
 from fedlens.simulations.audits.audit import AuditPlan, run_audits
 from fedlens.simulations.audits.canaries import OVERLONG, Canaries, with_values
 from fedlens.simulations.audits.clips import HOSTILE, clip_probe
-from fedlens.simulations.audits.draws import drawn_records, drawn_users
 from fedlens.simulations.audits.made_up import made_up_images, made_up_labels, owner_of
 from fedlens.simulations.audits.records import CanaryRecords, with_records
 from fedlens.simulations.audits.schedule import Schedule
 from fedlens.simulations.audits.silence import numbers_of, silent_releases
 from fedlens.simulations.audits.stage import AuditedTask
+from fedlens.simulations.audits.task_audit import drawn_records, drawn_users
 from harness.audit_mutants import ALL, RECORDS, USERS
 
 DEMO_SIZES = {"warmup": 64330, "critic": 4000, "annotator": 4010}
@@ -167,9 +167,9 @@ def test_two_tasks_are_held_against_each_other(known, source):
 
 
 def test_noise_differs_between_processes():
-    assert not restarts.restarts_repeat(lives=2)
+    assert not audit.restarts_repeat(lives=2)
 
 
 def test_a_source_that_starts_anew_with_each_process_is_noticed(monkeypatch):
-    monkeypatch.setattr(restarts, "draw_once", lambda: {1.0, 2.0, *np.arange(6) + 7.0})
-    assert restarts.restarts_repeat()
+    monkeypatch.setattr(audit, "draw_once", lambda: {1.0, 2.0, *np.arange(6) + 7.0})
+    assert audit.restarts_repeat()

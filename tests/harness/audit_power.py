@@ -25,8 +25,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from fedlens.simulations.audits.audit import AuditPlan, run_audits
-from fedlens.simulations.audits.restarts import restarts_repeat
+from fedlens.simulations.audits.audit import AuditPlan, restarts_repeat, run_audits
 from fedlens.simulations.audits.schedule import Schedule
 from harness.audit_mutants import MUTANTS, NOTHING, Mutant
 from harness.audit_subjects import subjects, two_tasks

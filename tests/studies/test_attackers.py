@@ -13,8 +13,7 @@ from fedlens.foundation.errors import WrongUse
 from fedlens.privatizers.attacks.attackers import ATTACKERS, FRESH, AttackError
 from fedlens.privatizers.attacks.attackers.formula import FormulaAttacker
 from fedlens.privatizers.attacks.attackers.networks import NetworkAttacker
-from fedlens.privatizers.attacks.attackers.references import SideAttacker
-from fedlens.privatizers.attacks.attackers.shallow import LogisticAttacker
+from fedlens.privatizers.attacks.attackers.references import LogisticAttacker, SideAttacker
 from fedlens.privatizers.attacks.attackers.vectors import VectorReader
 from fedlens.privatizers.attacks.scores import attack, score
 from fedlens.privatizers.private_data import PrivateData
