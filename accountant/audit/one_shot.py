@@ -17,7 +17,6 @@ from scipy.stats import norm
 from fedlens.accountant.audit.one_run import Coins, Scores
 from fedlens.foundation.errors import WrongUse
 
-_HALVINGS = 100
 _LEAST = 1e-12
 
 

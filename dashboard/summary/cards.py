@@ -6,15 +6,18 @@ import streamlit as st
 
 from fedlens.dashboard.access.session import RUN_PARAMETER, store
 from fedlens.dashboard.faults import panel
-from fedlens.dashboard.samples.thumbnails import newest_batch, thumbnail
+from fedlens.dashboard.samples import images
+from fedlens.dashboard.samples.filters import classes_of
+from fedlens.dashboard.samples.scaling import size_of
 from fedlens.dashboard.summary.audits import ALARM, has_alarm
 from fedlens.dashboard.summary.badges import STATUS
-from fedlens.dashboard.summary.batch_kinds import KINDS
+from fedlens.dashboard.summary.batch_kinds import KINDS, identity, ranked
+from fedlens.dashboard.summary.integrity import intact
 from fedlens.dashboard.summary.privacy import NOT_PRIVATE, bounds, delta_text, epsilon_text
 from fedlens.dashboard.widgets.pages import PAGES
 from fedlens.dashboard.widgets.plain_text import plain
 from fedlens.dashboard.widgets.theme import picture, put_card, tag, text
-from fedlens.store import RoundRecord, RunRecord
+from fedlens.store import RoundRecord, RunRecord, SampleFilter, StoredBatch, StoredSample
 
 COLOURS = {"running": "on", "failed": "bad", "interrupted": "found"}
 LINKS = {
@@ -23,6 +26,10 @@ LINKS = {
     "samples": "Samples",
     "compare": "Compare",
 }
+COLUMNS, ROWS = 10, 4
+GAP = 1
+WIDEST = 340
+"""Pixels of the picture: of larger samples it holds fewer classes, and all of their pixels."""
 
 
 def show(run: RunRecord, last: RoundRecord | None) -> None:
@@ -46,7 +53,7 @@ def _kind(run: RunRecord) -> str:
 def _inner(run: RunRecord, last: RoundRecord | None) -> str:
     done = last.round if last else 0
     return (
-        f'<div class="runcard">{_thumbnail(run)}<div><div class="name">{text(run.name)}</div>'
+        f'<div class="runcard">{_samples(run)}<div><div class="name">{text(run.name)}</div>'
         f"<div>{_tags(run)}</div>"
         f'<div class="meter" role="img" aria-label="round {done} of {run.rounds_planned}">'
         f'<i style="width:{100 * done / max(1, run.rounds_planned):.0f}%"></i></div>'
@@ -57,8 +64,8 @@ def _inner(run: RunRecord, last: RoundRecord | None) -> str:
     )
 
 
-def _thumbnail(run: RunRecord) -> str:
-    batch, shown = newest_batch(run.run_id), thumbnail(run)
+def _samples(run: RunRecord) -> str:
+    batch, shown = newest_batch(run.run_id), _thumbnail(run)
     if batch is None or not shown:
         return '<div class="thumb">no samples yet</div>'
     drawn = picture(shown, f"Synthetic samples of {run.name}, a column a class")
@@ -93,3 +100,39 @@ def _cost(last: RoundRecord | None) -> str:
         f"BDP ε {text(epsilon_text(sound.epsilon))} sound (δ {text(delta_text(sound.delta))}, "
         "people like those enrolled)</span>"
     )
+
+
+def newest_batch(run_id: str) -> StoredBatch | None:
+    """The batch that is most like users' data, of the latest round that has one."""
+    batches = ranked(store().batches(run_id))
+    return batches[0] if batches else None
+
+
+def by_class(batch: StoredBatch, each: int, classes: int = COLUMNS) -> list[list[StoredSample]]:
+    """Up to ``each`` samples of each of the first classes of a batch, by class."""
+    shown = classes_of(batch.run_id)[:classes]
+    return [
+        intact(
+            store().samples(SampleFilter(batch_id=batch.batch_id, requested_class=one), limit=each)
+        )
+        for one in shown
+    ]
+
+
+@st.cache_data(max_entries=256, show_spinner=False)
+def _sheet(place: str, made_from: tuple[object, ...], _batch: StoredBatch) -> str:
+    """The picture; of another store in the place of this one, batches have the same numbers."""
+    columns = [samples for samples in by_class(_batch, ROWS) if samples]
+    if not columns:
+        return ""
+    width, _ = size_of(columns[0][0].png)
+    columns = columns[: max(1, WIDEST // (width + GAP))]
+    rows = min(len(samples) for samples in columns)
+    pngs = [samples[row].png for row in range(rows) for samples in columns]
+    return images.base64_text(images.to_png(images.sheet(pngs, len(columns), GAP)))
+
+
+def _thumbnail(run: RunRecord) -> str:
+    """Base64 of a PNG, a column a class; empty where the run has no samples yet."""
+    batch = newest_batch(run.run_id)
+    return "" if batch is None else _sheet(store().place, identity(batch), batch)

@@ -51,5 +51,6 @@ def keep(place: RunPlace, found: dict[str, Any], reference: str = "") -> Path:
     """Keep an answer as a finished diagnosis does."""
     path = Question(place, reference).kept_at
     path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps({"format": FORMAT, "diagnosis": found, "looks": {}}))
+    kept = {"format": FORMAT, "reference": reference, "diagnosis": found, "looks": {}}
+    path.write_text(json.dumps(kept))
     return path

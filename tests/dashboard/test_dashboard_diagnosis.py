@@ -68,7 +68,8 @@ def test_a_finding_says_what_in_whom_where_how_sure_and_what_else(
 
 def test_other_explanations_are_named_with_how_likely_they_are() -> None:
     other = {"fault": "tilt", "says": "tilted", "likelihood": 0.04}
-    kept = read_answer(diagnosed.said(findings=[{**diagnosed.TURNED, "alternatives": [other]}]))
+    turned = {**diagnosed.TURNED, "alternatives": [other], "certainty": 1 / 1.04}
+    kept = read_answer(diagnosed.said(findings=[turned]))
     assert words.by_numbers(kept.findings[0]) == (
         "Tilted, 4.0% as likely. That it is this one: 96%, if it is one of the library alone."
     )

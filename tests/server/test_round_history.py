@@ -63,15 +63,6 @@ def test_a_round_that_is_learned_again_has_one_line(directory):
     assert RoundHistory(directory).load(state(4)) == [facts(n) for n in range(1, 5)]
 
 
-def test_a_state_of_an_earlier_version_brings_its_rounds_along(directory):
-    earlier = state(2, history=[facts(1), facts(2)])
-    assert RoundHistory(directory).last(earlier) == facts(2)
-    history = RoundHistory(directory)
-    assert history.load(earlier) == [facts(1), facts(2)]
-    history.append(facts(3))
-    assert RoundHistory(directory).load(state(3)) == [facts(n) for n in range(1, 4)]
-
-
 @pytest.mark.parametrize(
     "harm",
     [

@@ -68,8 +68,9 @@ def _spent() -> list[sa.Column[Any]]:
 def _partial(name: str, *columns: str, where: str, unique: bool = False) -> sa.Index:
     """An index over the rows that meet a condition."""
     condition = sa.text(where)
-    wheres = {"sqlite_where": condition, "postgresql_where": condition}
-    return sa.Index(name, *columns, unique=unique, **wheres)
+    return sa.Index(
+        name, *columns, unique=unique, sqlite_where=condition, postgresql_where=condition
+    )
 
 
 _table(
