@@ -23,7 +23,7 @@ from fedlens.accountant.ledger.ledger import Ledger
 from fedlens.server.config.tree import Config
 from fedlens.server.generation.generator import GeneratorTrainer
 from fedlens.server.run.directory import RunDirectory
-from fedlens.server.run.progress import Progress
+from fedlens.server.run.status import Progress
 from fedlens.simulations.engine import train_in_process
 from fedlens.simulations.transports.inprocess import InProcessGrid
 from fedlens.store import open_store

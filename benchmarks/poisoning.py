@@ -84,8 +84,8 @@ def mean_update(attack: str, trimmed: float, seed: int) -> Numbers:
     learner.prepare(task)
     state = learner.task(task)
     step = PrivateStep(StepPlan(config, task, grid, federation, state.size, state.largest_reply))
-    found: Numbers = step.gather(1, learner.asked(task)).total / denominator(config, task.settings)
-    return found
+    total: Numbers = step.gather(1, learner.asked(task)).total.values
+    return total / denominator(config, task.settings)
 
 
 def harm(attack: str, trimmed: float, seed: int) -> Harm:

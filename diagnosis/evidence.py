@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fedlens.diagnosis.readers import READERS
 from fedlens.foundation.errors import WrongUse
-from fedlens.server.round.releases import KeptRelease
+from fedlens.server.round.releases import ArchivedRelease
 
 Matrix = NDArray[np.float32]
 SIZE_DRIFT = 0.05
@@ -32,11 +32,11 @@ people differ by so much."""
 class Evidence:
     """One task's releases."""
 
-    rounds: tuple[KeptRelease, ...]
+    rounds: tuple[ArchivedRelease, ...]
     """At least one, in their order."""
 
     @property
-    def first(self) -> KeptRelease:
+    def first(self) -> ArchivedRelease:
         """The first round, which says what is asked."""
         return self.rounds[0]
 
@@ -76,7 +76,7 @@ class Observed:
         return GUESSED_DRIFT if self.guessed else self.people_drift * SIZE_DRIFT
 
     @property
-    def first(self) -> KeptRelease:
+    def first(self) -> ArchivedRelease:
         """A release, of whose kind of data all are."""
         return self.evidence[0].first
 
@@ -91,7 +91,9 @@ class Observed:
         return tuple(one.first.task for one in self.evidence)
 
 
-def observed_of(releases: Sequence[KeptRelease], before: Sequence[KeptRelease] = ()) -> Observed:
+def observed_of(
+    releases: Sequence[ArchivedRelease], before: Sequence[ArchivedRelease] = ()
+) -> Observed:
     """The releases that can be read, or how they differ from an earlier run's.
 
     Raises:
@@ -111,13 +113,15 @@ def observed_of(releases: Sequence[KeptRelease], before: Sequence[KeptRelease] =
     return Observed(evidence, users, difference=bool(before))
 
 
-def difference_of(after: Sequence[KeptRelease], before: Sequence[KeptRelease]) -> list[KeptRelease]:
+def difference_of(
+    after: Sequence[ArchivedRelease], before: Sequence[ArchivedRelease]
+) -> list[ArchivedRelease]:
     """Means over rounds of one run less those of an earlier one, where both asked the same.
 
     Raises:
         WrongUse: they asked nothing alike.
     """
-    found: list[KeptRelease] = []
+    found: list[ArchivedRelease] = []
     for task in dict.fromkeys(one.task for one in after):
         own = [one for one in after if one.task == task]
         same = [one for one in before if _alike(own[0], one)]
@@ -135,12 +139,12 @@ def difference_of(after: Sequence[KeptRelease], before: Sequence[KeptRelease]) -
     return found
 
 
-def _of_mean(releases: Sequence[KeptRelease]) -> float:
+def _of_mean(releases: Sequence[ArchivedRelease]) -> float:
     """Standard deviation of the noise in the mean of some rounds."""
     return float(np.sqrt(sum(one.deviation**2 for one in releases)) / len(releases))
 
 
-def _alike(one: KeptRelease, other: KeptRelease) -> bool:
+def _alike(one: ArchivedRelease, other: ArchivedRelease) -> bool:
     same_clip = one.request.mechanism.clipping_norm == other.request.mechanism.clipping_norm
     return (
         one.request.kind == other.request.kind

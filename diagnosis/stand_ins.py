@@ -17,14 +17,14 @@ from fedlens.diagnosis.reference import Reference
 from fedlens.server.config.mechanism import mechanism, release_deviation
 from fedlens.server.config.tasks import TaskConfig
 from fedlens.server.config.tree import Config
-from fedlens.server.round.releases import KeptRelease
+from fedlens.server.round.releases import ArchivedRelease
 from fedlens.server.tasks import server_task
 from fedlens.server.tasks.protocol import Request, ServerTask, TaskContext
 
 _SEED = 16
 
 
-def planned(config: Config, reference: Reference) -> list[KeptRelease]:
+def planned(config: Config, reference: Reference) -> list[ArchivedRelease]:
     """Every round of every task that can be read, as it would be kept.
 
     Args:
@@ -33,7 +33,7 @@ def planned(config: Config, reference: Reference) -> list[KeptRelease]:
     """
     earlier: dict[str, ServerTask] = {}
     source = np.random.default_rng(_SEED)
-    found: list[KeptRelease] = []
+    found: list[ArchivedRelease] = []
     for name, task in config.planned.items():
         if task.kind not in READERS:
             continue
@@ -55,7 +55,7 @@ def planned(config: Config, reference: Reference) -> list[KeptRelease]:
 
 def _rounds(
     config: Config, name: str, made: ServerTask, reference: Reference, source: np.random.Generator
-) -> list[KeptRelease]:
+) -> list[ArchivedRelease]:
     task, classes = config.planned[name], reference.classes
     places = reference.dealt(config.data.records_per_user)
     labels = reference.labels[places]
@@ -70,7 +70,7 @@ def _rounds(
         release = _mean(reader.rows(features), reader, held)
         release += source.normal(0, deviation, release.shape)
         made.apply_release(release)
-        found.append(KeptRelease(name, release, deviation, request, reference.shape, classes))
+        found.append(ArchivedRelease(name, release, deviation, request, reference.shape, classes))
     return found
 
 

@@ -76,7 +76,7 @@ def _run(grid: Grid, context: Context) -> None:
             outcome = train(config, directory, grid, store_url=store)
     except FedlensError as error:
         with suppress(RunDirectoryError), directory.locked():  # another process's run says its own
-            RunStatusFile(directory, total_rounds(config)).ended("failed", str(error))
+            RunStatusFile(directory, total_rounds(config)).end("failed", str(error))
         raise
     logger.info("fedlens run %s in %s", outcome.run_id, directory.path)
 

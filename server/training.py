@@ -12,11 +12,12 @@ from flwr.serverapp import Grid
 
 from fedlens.accountant.account import Spending
 from fedlens.accountant.ledger.ledger import Ledger
-from fedlens.server.config.schedule import check_affordable
+from fedlens.client.messages import UserSplit
+from fedlens.server.config.schedule import check_affordable, total_rounds
 from fedlens.server.config.tree import Config
-from fedlens.server.federation.contract_check import EnrolmentError
 from fedlens.server.federation.enrolment import enrol
-from fedlens.server.federation.membership import Membership, registry_of
+from fedlens.server.federation.membership import Membership, UserRegistry, registry_of
+from fedlens.server.generation.compute import generator_way
 from fedlens.server.learning.learner import Learner
 from fedlens.server.learning.pretrained_filter import pretrained_filter
 from fedlens.server.ledger.population import check_room
@@ -24,11 +25,17 @@ from fedlens.server.ledger.private_split import private_split
 from fedlens.server.ledger.run_ledger import RunLedger
 from fedlens.server.round.loop import TrainingRun
 from fedlens.server.round.publication import Publication
+from fedlens.server.round.releases import ReleaseArchive
+from fedlens.server.round.samples import SampleReleases
 from fedlens.server.round.slots import RoundSlots
+from fedlens.server.round.steps import TaskSteps
+from fedlens.server.run.arrays import digest_of
 from fedlens.server.run.directory import RunDirectory, RunDirectoryError
+from fedlens.server.run.observer import RunObserver
 from fedlens.server.run.place import bind, check_place
-from fedlens.server.run.progress import Observer
-from fedlens.store import RunStatus, open_store
+from fedlens.server.run.state import RunState
+from fedlens.server.run.status import OnProgress, ProgressDisplay, RunStatusFile
+from fedlens.store import Coverage, open_store
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +64,7 @@ def train(
     *,
     store_url: str = "",
     name: str = "",
-    observer: Observer | None = None,
+    observer: OnProgress | None = None,
 ) -> Outcome:
     """Train a run, or go on with the one in ``directory``.
 
@@ -89,72 +96,113 @@ def train(
     check_affordable(config)
     url = store_url or directory.default_store
     with (
-        _held(directory, config),
+        _hold(directory, config),
         open_store(url, create=True) as store,
         registry_of(config) as registry,
     ):
         directory.sweep()
         check_place(directory, store)
-        if not _paid(directory):
+        if not _is_paid(directory):
             check_room(config)
-        with RoundSlots(config.rounds).held():
-            known = () if registry is None else (registry.revoked(), registry.objection)
-            federation = enrol(grid, config, *known)
-        membership = Membership(config, grid, federation, registry)
+        membership = _enrol(config, grid, registry)
+        parts = _Parts.of(config, directory, membership)
+        publication = Publication(
+            config,
+            directory,
+            store,
+            parts.ledger.run_id,
+            name or directory.path.name,
+            membership.federation.data_name,
+        )
+        publication.enter_run()
+        stopped = parts.run(publication, observer).run()
+        return parts.outcome(stopped, url, publication.coverage())
+
+
+def _enrol(config: Config, grid: Grid, registry: UserRegistry | None) -> Membership:
+    """The nodes as they are now; how long it takes tells nothing, where rounds have a slot."""
+    known = () if registry is None else (registry.revoked(), registry.objection)
+    with RoundSlots(config.rounds).hold():
+        federation = enrol(grid, config, *known)
+    return Membership(config, grid, federation, registry)
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """What a run is made of once its nodes are enrolled."""
+
+    config: Config
+    directory: RunDirectory
+    membership: Membership
+    split: UserSplit | None
+    learner: Learner
+    ledger: RunLedger
+    state: RunState
+
+    @classmethod
+    def of(cls, config: Config, directory: RunDirectory, membership: Membership) -> _Parts:
+        """Read what the run builds on, then open its ledger: what cannot be used begins none."""
+        federation = membership.federation
         pretrained = pretrained_filter(config, federation.shape, directory)
         side = private_split(config, federation.shape, federation.classes, directory)
         given = pretrained or side
-        prior = None if given is None else given.prior
-        # before anything is begun that it may refuse
         learner = Learner(config, federation, None if pretrained is None else pretrained.vector)
-        users = "" if side is None else side.users
-        enrolled = federation.roster.active
-        run_ledger = RunLedger(config, directory, uuid.uuid4().hex[:12], prior, users, enrolled)
-        if not run_ledger.entries:
+        ledger = RunLedger(
+            config,
+            directory,
+            uuid.uuid4().hex[:12],
+            None if given is None else given.prior,
+            "" if side is None else side.users,
+            federation.roster.active,
+        )
+        if not ledger.entries:
             bind(directory)
-        label = name or directory.path.name
-        publication = Publication(
-            config, directory, store, run_ledger.run_id, label, federation.data_name
-        )
-        publication.begin()
         split = None if side is None else side.split
-        training = TrainingRun(
-            config, directory, grid, federation, learner, run_ledger, publication, observer, split,
-            membership,
-        )  # fmt: skip
-        try:
-            stopped = training.run()
-        except BaseException as error:
-            missing = isinstance(error, EnrolmentError)  # says public facts of nodes alone
-            interrupted = missing or isinstance(error, KeyboardInterrupt)
-            status: RunStatus = "interrupted" if interrupted else "failed"
-            why = str(error) if missing else f"ended by {type(error).__name__}"
-            reason = f"{why}; `fedlens resume` goes on"
-            publication.end(status, reason, run_ledger.published())
-            training.ended(status, reason)
-            raise
-        status = "stopped-by-budget" if stopped else "finished"
-        publication.end(status, stopped, run_ledger.published())
-        training.ended(status, stopped)
+        state = RunState(config, directory, federation, learner, ledger)
+        return cls(config, directory, membership, split, learner, ledger, state)
+
+    def run(self, publication: Publication, on_progress: OnProgress | None) -> TrainingRun:
+        """The run, with all who watch it. Publication is first: samples need their round."""
+        config, directory, learner = self.config, self.directory, self.learner
+        federation = self.membership.federation
+        display = ProgressDisplay(config, self.ledger, on_progress)
+        observers: list[RunObserver] = [
+            ReleaseArchive(directory, config, federation),
+            display,
+            publication,
+            SampleReleases(config, directory, learner, publication, self.ledger, display),
+            RunStatusFile(
+                directory,
+                total_rounds(config),
+                nodes=len(federation.roster.node_ids),
+                computed_by=learner.computed_by,
+                generator=generator_way(config),
+            ),
+        ]
+        steps = TaskSteps(learner, self.membership, directory, self.split)
+        return TrainingRun(steps, self.ledger, learner, self.state, observers)
+
+    def outcome(self, stopped: str | None, store: str, covered: Coverage) -> Outcome:
+        """What the run came to."""
         return Outcome(
-            run_id=run_ledger.run_id,
-            rounds=training.rounds_done,
+            run_id=self.ledger.run_id,
+            rounds=self.state.done,
             stopped=stopped,
-            spending=run_ledger.published(),
-            model_sha256=training.model_digest(),
-            store=url,
-            covered=publication.coverage().words,
-            whole=publication.coverage().whole,
+            spending=self.ledger.published(),
+            model_sha256=digest_of(self.learner.state()),
+            store=store,
+            covered=covered.words,
+            whole=covered.whole,
         )
 
 
-def _paid(directory: RunDirectory) -> bool:
+def _is_paid(directory: RunDirectory) -> bool:
     """Whether anything was charged: a run that was stopped before its first round is a new one."""
     return directory.ledger.exists() and bool(Ledger.open(directory.ledger).entries)
 
 
 @contextmanager
-def _held(directory: RunDirectory, config: Config) -> Iterator[None]:
+def _hold(directory: RunDirectory, config: Config) -> Iterator[None]:
     """The directory, locked; refused untouched where it has come to hold another run meanwhile."""
     if not directory.exists():
         raise RunDirectoryError(f"{directory.path} holds no run any more: name another --out")

@@ -23,7 +23,7 @@ from fedlens.server.learning.builds_on import with_cost
 from fedlens.server.ledger.plan import noise_source
 from fedlens.server.round.publication import guarantees_something
 from fedlens.server.run.directory import RunDirectory, RunDirectoryError
-from fedlens.server.run.progress import Observer
+from fedlens.server.run.status import OnProgress
 from fedlens.server.training import Outcome, train
 from fedlens.simulations.federation.apps import client_app, simulated_federation
 from fedlens.simulations.plots.run import contact_sheet, plot_run
@@ -50,7 +50,7 @@ TAUGHT_IMAGES, TAUGHT_EPOCHS = 30_000, 3
 STUDENT_SEED = 3_000_003
 BAYESIAN = ("as_published", "corrected", "sound")
 
-Train = Callable[[Config, RunDirectory, str, Observer | None], Outcome]
+Train = Callable[[Config, RunDirectory, str, OnProgress | None], Outcome]
 
 
 MEASURED_ON_REAL_IMAGES = ("student_accuracy", "own_label_accuracy")
@@ -110,7 +110,7 @@ class Summary:
 
 
 def train_in_process(
-    config: Config, directory: RunDirectory, store_url: str, observer: Observer | None
+    config: Config, directory: RunDirectory, store_url: str, observer: OnProgress | None
 ) -> Outcome:
     """Train with the real ClientApp called in this process."""
     grid = InProcessGrid(client_app, config.data.nodes, config.flat())
@@ -118,7 +118,7 @@ def train_in_process(
 
 
 def train_in_processes(
-    config: Config, directory: RunDirectory, store_url: str, observer: Observer | None
+    config: Config, directory: RunDirectory, store_url: str, observer: OnProgress | None
 ) -> Outcome:
     """Train with the real ClientApp, called in as many processes as there are nodes and cores."""
     nodes, cores = config.data.nodes, usable_cores()
@@ -136,7 +136,7 @@ def simulate(
     *,
     store_url: str = "",
     trainer: Train = train_in_process,
-    observer: Observer | None = None,
+    observer: OnProgress | None = None,
     student: bool = True,
 ) -> Summary:
     """Train (or go on with) a run and bring home everything there is to see of it."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from fedlens.diagnosis.reference import Reference
     from fedlens.diagnosis.report import Diagnosis
     from fedlens.server.config.tree import Config
-    from fedlens.server.round.releases import KeptRelease
+    from fedlens.server.round.releases import ArchivedRelease
 
 REFERENCE_IMAGES = 2000
 """Images of a reference that are looked at; more take as much longer."""
@@ -73,7 +73,7 @@ def diagnose(
     earlier = _earlier_run(reference)
     for one in filter(None, (chosen, earlier)):
         _check_sums(one.config)
-    before: list[KeptRelease] = []
+    before: list[ArchivedRelease] = []
     if earlier is None:
         name = _public_name(chosen.config) if reference is None else str(reference)
         found = public_reference(name, chosen.config, images)
@@ -121,10 +121,10 @@ def _check_sums(config: Config) -> None:
         )
 
 
-def _released(run: Run, annotator: bool) -> list[KeptRelease]:
-    from fedlens.server.round.releases import kept_releases
+def _released(run: Run, annotator: bool) -> list[ArchivedRelease]:
+    from fedlens.server.round.releases import load_releases
 
-    found = kept_releases(run.path)
+    found = load_releases(run.path)
     return [one for one in found if annotator or one.request.kind != SLOW]
 
 

@@ -13,7 +13,7 @@ from fedlens.foundation.errors import WrongUse
 if TYPE_CHECKING:
     from fedlens.server.config.tree import Config
     from fedlens.server.run.directory import RunDirectory
-    from fedlens.server.run.progress import Progress
+    from fedlens.server.run.status import Progress
     from fedlens.simulations.engine import Train
 
 TRANSPORTS = ("in-process", "processes", "ray")

@@ -15,7 +15,7 @@ from fedlens.accountant.wording import shown
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
-    from fedlens.server.run.progress import Observer, Progress
+    from fedlens.server.run.status import OnProgress, Progress
 
 
 def print_json(value: dict[str, Any]) -> None:
@@ -76,7 +76,7 @@ def _bar(*texts: str) -> Iterator[Bar | None]:
 
 
 @contextmanager
-def round_bar() -> Iterator[Observer | None]:
+def round_bar() -> Iterator[OnProgress | None]:
     """An observer of training that draws rounds, both ε and the time left."""
     figures = "DP ε {task.fields[dp]}  Bayesian ε {task.fields[bdp]}"
     with _bar("round {task.fields[round]}", figures) as bar:

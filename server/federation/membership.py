@@ -133,7 +133,7 @@ class Membership:
         self._note(list(self._there.values()))
         self._look_up()
 
-    def ready(self) -> Roster:
+    def wait_for_quorum(self) -> Roster:
         """Who may be asked in the next round, once the quorum is there.
 
         Raises:
@@ -152,7 +152,7 @@ class Membership:
                 told = True
             time.sleep(PAUSE)
 
-    def answered(self, accepted: Sequence[int]) -> dict[str, object]:
+    def note_answers(self, accepted: Sequence[int]) -> dict[str, object]:
         """What is kept of a round's nodes, by the places in the roster of those that answered.
 
         Nodes that did not are asked before the next round whether they are still there, and whom

@@ -37,11 +37,11 @@ class Roster:
         return sum(self.users[place] - len(left_out[place]) for place in places)
 
 
-Cohort = list[tuple[int, ...]]
+DrawnUsers = list[tuple[int, ...]]
 """The drawn users of each node of the roster, as ascending positions on the node."""
 
 
-def draw_cohort(roster: Roster, sampling_rate: float, source: BitSource) -> Cohort:
+def draw_users(roster: Roster, sampling_rate: float, source: BitSource) -> DrawnUsers:
     """Draw each user independently with probability ``sampling_rate``: Poisson sampling.
 
     Who is left out is drawn and put back: the bits that decide on the others stay theirs.
@@ -54,6 +54,6 @@ def draw_cohort(roster: Roster, sampling_rate: float, source: BitSource) -> Coho
     ]
 
 
-def everyone(roster: Roster) -> Cohort:
+def take_everyone(roster: Roster) -> DrawnUsers:
     """Record mode: each node works on all it has, and draws its records by itself."""
     return [tuple(range(users)) for users in roster.users]

@@ -15,7 +15,7 @@ LOOK = 0.2
 """Seconds from one look at how far it is to the next."""
 
 
-class Ahead(Generic[Made]):
+class BackgroundTraining(Generic[Made]):
     """What a function makes, begun now and asked for later.
 
     Guarantees: what it makes is what the function makes in the caller's own thread, as long as it
@@ -31,7 +31,7 @@ class Ahead(Generic[Made]):
         self._steps = 0, 1
         self._made: list[Made] = []
         self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._work, name="fedlens-ahead", daemon=True)
+        self._thread = threading.Thread(target=self._work, name="fedlens-background", daemon=True)
         self._thread.start()
 
     def _work(self) -> None:

@@ -13,8 +13,8 @@ from fedlens.server.learning.pretrained_filter import (
     kept_pretrained,
     named_filter,
 )
+from fedlens.server.ledger.prior_runs import check_probed_models, cost_of_models
 from fedlens.server.ledger.private_split import PrivateSplit, check_split, kept_split, named_model
-from fedlens.server.ledger.probed_models import check_probed_models, cost_of_models
 from fedlens.server.run.directory import RunDirectory
 
 
@@ -43,13 +43,13 @@ def released_before(config: Config) -> list[Event]:
     return [event for one in named for event in one.released(one.opened()[0]).in_bulk]
 
 
-def kept_prior(directory: RunDirectory) -> PriorReleases | None:
+def load_prior(directory: RunDirectory) -> PriorReleases | None:
     """What the run released that this one builds on; None where it builds on none, or not yet.
 
     Raises:
         RunDirectoryError: what was kept was damaged.
     """
-    given = _kept(directory)
+    given = _load_given(directory)
     return None if given is None else given.prior
 
 
@@ -58,7 +58,7 @@ def with_cost(statement: str, directory: RunDirectory) -> str:
 
     And, where its users are made up of records that somebody gave, that they are.
     """
-    given, config = _kept(directory), directory.config()
+    given, config = _load_given(directory), directory.config()
     costs = "" if given is None else given.cost, cost_of_models(config), _made_up(config)
     return " ".join([statement, *(cost for cost in costs if cost)])
 
@@ -75,5 +75,5 @@ def _made_up(config: Config) -> str:
     )
 
 
-def _kept(directory: RunDirectory) -> PretrainedFilter | PrivateSplit | None:
+def _load_given(directory: RunDirectory) -> PretrainedFilter | PrivateSplit | None:
     return kept_pretrained(directory) or kept_split(directory)

@@ -1,7 +1,7 @@
 """A filter that another run made: nodes of this one look through it from the first round on.
 
 The filter is public by now, a result of the other run. What that run released is kept with the
-filter and paid for: see `fedlens.server.ledger.earlier_run`.
+filter and paid for: see `fedlens.server.ledger.prior_runs`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fedlens.server.config.tasks import PrivatizerTaskConfig
 from fedlens.server.config.tree import Config, ConfigError
 from fedlens.server.generation.sampler import restored_filter
 from fedlens.server.learning.privatizer import kept_filter_weights
-from fedlens.server.ledger.earlier_run import NamedRun
+from fedlens.server.ledger.prior_runs import NamedRun
 from fedlens.server.ledger.run_ledger import spending_of
 from fedlens.server.run.directory import RunDirectory, Snapshot
 

@@ -3,7 +3,7 @@
 Nodes find out by themselves on which side a user is (`fedlens.client.users.split_users`); the
 server keeps the model, the rule and the threshold, which are public, and no side: of those it sees
 what nodes' sums show before the noise. The model is a release of an earlier run, which is paid for
-as `fedlens.server.ledger.earlier_run` says. A run keeps the model as it first took it, so that its
+as `fedlens.server.ledger.prior_runs` says. A run keeps the model as it first took it, so that its
 users stay the same when the earlier run goes on or is gone.
 """
 
@@ -23,8 +23,7 @@ from fedlens.accountant.wording import shown
 from fedlens.client.messages import SplitSettings, UserSplit
 from fedlens.models.shapes import ImageShape
 from fedlens.server.config.tree import Config
-from fedlens.server.ledger.earlier_run import NamedRun
-from fedlens.server.ledger.released_annotator import released_annotator
+from fedlens.server.ledger.prior_runs import NamedRun, load_released_annotator
 from fedlens.server.ledger.run_ledger import spending_of
 from fedlens.server.run.directory import RunDirectory, RunDirectoryError, Snapshot
 
@@ -154,7 +153,7 @@ def named_model(config: Config) -> NamedRun:
 def _taken(config: Config, shape: ImageShape, classes: int) -> PrivateSplit:
     """The other run's annotator as it is now, and what it cost."""
     ours, (directory, theirs, _) = config.split, _found(config)
-    found = released_annotator("split.model", ours.model, shape, classes)
+    found = load_released_annotator("split.model", ours.model, shape, classes)
     asked: dict[str, Any] = ours.model_dump(include={"side", "rule", "threshold", "records"})
     settings = SplitSettings(
         **asked, components=found.settings.components, features=found.settings.features

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
 
 from fedlens.accountant.account import Account, Spending
 from fedlens.accountant.bayesian.noised_norms import NoisedNorms
@@ -11,12 +11,12 @@ from fedlens.accountant.ledger.evidence import Evidence, EvidenceFile, SignedLat
 from fedlens.accountant.ledger.high_water import HighWaterMark
 from fedlens.accountant.ledger.ledger import Ledger, LedgerEntry, LedgerError
 from fedlens.accountant.ledger.one_time import OneTimeKey
-from fedlens.accountant.ledger.population import Population
+from fedlens.accountant.ledger.population import OutOfBudget, Population
 from fedlens.accountant.ledger.prior import HEADER, PriorReleases
 from fedlens.accountant.wording import shown
+from fedlens.foundation.errors import WrongUse
 from fedlens.foundation.profile import timed
-from fedlens.server.config.schedule import total_rounds
-from fedlens.server.config.tasks import TRAINING
+from fedlens.server.config.schedule import ScheduledTask, total_rounds
 from fedlens.server.config.tree import Config
 from fedlens.server.ledger.plan import ENROLLED, empty_account, enrolled_in, noise_source, plan_in
 from fedlens.server.ledger.population import joined, population_folder
@@ -27,7 +27,7 @@ SIDE = "split"
 
 
 class RunLedger:
-    """Opened once per process; entries are durable when `charge` returns.
+    """Opened once per process; an entry is durable when its `RoundCharge` was paid.
 
     Where the run belongs to a population, each of its entries has an earlier one in the
     population's ledger, and the population's budget forbids rounds as the run's own does.
@@ -124,12 +124,12 @@ class RunLedger:
         return self._account.at_any_end(self._plan)
 
     @timed("accounting")
-    def refusal(self, event: SubsampledGaussian, purpose: str = TRAINING) -> str | None:
+    def refusal(self, event: SubsampledGaussian, purpose: str) -> str | None:
         """Why one of the run's budgets, or its population's, forbids ``event``, or None.
 
         The decision looks at the differential privacy account, which does not depend on the data,
         and at the filter's, which is made of releases: stopping reveals nothing. That of the
-        population may change until `charge`.
+        population may change until it is charged.
         """
         if self._budget and self._account.would_exceed(event, self._budget):
             spent = shown(self.spending().dp_epsilon)
@@ -146,60 +146,40 @@ class RunLedger:
             return None
         return self._population.refusal(event, purpose, self._users)
 
-    @timed("accounting")
-    def charge(
-        self,
-        event: SubsampledGaussian,
-        number: int,
-        norms: NoisedNorms | None,
-        purpose: str = TRAINING,
-    ) -> None:
-        """Put a round's entry on disk, then its noised norms, then both into both accounts.
-
-        The entry in the population's ledger comes first: a crash between the two leaves a round
-        that the population paid for and that was not released, never the reverse. The run's entry
-        carries a salted commitment to the norms. Where a crash keeps these from the disk, the round
-        is charged at the clipping norm from then on.
+    def prepare_charge(self, task: ScheduledTask, number: int) -> RoundCharge:
+        """What a round of a task is to be paid with; nothing is written yet.
 
         Raises:
-            OutOfBudget: another run took what was left of the population's budget. Nothing was
-                written, and nothing may be released.
+            OutOfBudget: one of the run's budgets, or its population's, forbids the round.
         """
-        sealed = self._evidence.seal(norms) if norms is not None else None
-        entry = self._append(event, number, purpose, sealed.digest if sealed else None)
-        self._book(entry, sealed)
+        event, purpose = task.event, task.settings.purpose
+        reason = self.refusal(event, purpose)
+        if reason is not None:
+            raise OutOfBudget(reason)
+        return RoundCharge(self, event, number, purpose)
 
-    @timed("accounting")
-    def charge_ahead(
-        self, event: SubsampledGaussian, number: int, purpose: str, *, norms: bool
-    ) -> Callable[[NoisedNorms | None], None]:
-        """Put a round's entry on disk before its noised sum, norms and all, can be known.
+    def seal(self, norms: NoisedNorms) -> Evidence:
+        """Noised norms with a salted commitment to them; nothing is written."""
+        return self._evidence.seal(norms)
+
+    def append(
+        self, event: SubsampledGaussian, number: int, purpose: str, digest: str | None
+    ) -> LedgerEntry:
+        """Put a round's entry on disk: in the population's ledger first, then in the run's.
+
+        A crash between the two leaves a round that the population paid for and that was not
+        released, never the reverse.
 
         Args:
             event: the round's.
             number: the round.
             purpose: what it is for.
-            norms: whether norms are to come.
-
-        Returns:
-            What to call with the norms once they are, or with None where they never will be: the
-            round is booked then. Where a crash comes between, it is charged at the clipping norm.
+            digest: commitment to its noised norms, or the key that is to sign them.
 
         Raises:
-            OutOfBudget: as `charge`.
+            OutOfBudget: another run took what was left of the population's budget. Nothing was
+                written, and nothing may be released.
         """
-        key = OneTimeKey() if norms else None
-        entry = self._append(event, number, purpose, None if key is None else key.public)
-
-        def book(found: NoisedNorms | None) -> None:
-            signed = None if key is None or found is None else SignedLater.by(key, found)
-            self._book(entry, signed)
-
-        return book
-
-    def _append(
-        self, event: SubsampledGaussian, number: int, purpose: str, digest: str | None
-    ) -> LedgerEntry:
         self._mark.check(self._ledger)  # another copy of the folder may have gone on meanwhile
         if self._population is not None:
             self._population.charge(
@@ -209,10 +189,77 @@ class RunLedger:
         self._mark.raise_to(self._ledger)
         return entry
 
-    def _book(self, entry: LedgerEntry, evidence: Evidence | None) -> None:
+    def book(self, entry: LedgerEntry, evidence: Evidence | None) -> None:
+        """Put an entry's noised norms on disk, then both into both accounts."""
         if evidence is not None:
             self._evidence.append(entry.index, evidence)
         self._account.charge(entry.event, None if evidence is None else evidence.histogram)
+
+
+class RoundCharge:
+    """What one round costs, for one purpose: it pays for one release.
+
+    Where a crash keeps noised norms from the disk after the round's entry, the round is charged at
+    the clipping norm from then on.
+    """
+
+    def __init__(
+        self, ledger: RunLedger, event: SubsampledGaussian, number: int, purpose: str
+    ) -> None:
+        self.event, self._number, self._purpose = event, number, purpose
+        self._ledger, self._paid = ledger, False
+
+    @timed("accounting")
+    def pay(self, norms: NoisedNorms | None = None) -> LedgerEntry:
+        """Put the round's entry on disk, then its noised norms, then both into both accounts.
+
+        Raises:
+            OutOfBudget: another run took what was left of the population's budget. Nothing was
+                written, and nothing may be released.
+            WrongUse: it has paid for a release already.
+        """
+        sealed = self._ledger.seal(norms) if norms is not None else None
+        entry = self._append(sealed.digest if sealed else None)
+        self._ledger.book(entry, sealed)
+        return entry
+
+    @timed("accounting")
+    def pay_ahead(self, *, norms: bool) -> RoundPaidAhead:
+        """Put the round's entry on disk before its noised sum, norms and all, can be known.
+
+        Args:
+            norms: whether norms are to come. Where a crash comes before them, the round is charged
+                at the clipping norm.
+
+        Raises:
+            OutOfBudget, WrongUse: as `pay`.
+        """
+        key = OneTimeKey() if norms else None
+        entry = self._append(None if key is None else key.public)
+        return RoundPaidAhead(self._ledger, entry, key)
+
+    def _append(self, digest: str | None) -> LedgerEntry:
+        if self._paid:
+            raise WrongUse(f"round {self._number} is paid for: its noise must not be drawn again")
+        entry = self._ledger.append(self.event, self._number, self._purpose, digest)
+        self._paid = True
+        return entry
+
+
+@dataclass(frozen=True)
+class RoundPaidAhead:
+    """A round whose entry is on disk, and whose norms are to come or never will."""
+
+    ledger: RunLedger
+    entry: LedgerEntry
+    key: OneTimeKey | None
+    """Signs the norms that the entry commits to."""
+
+    @timed("accounting")
+    def book(self, norms: NoisedNorms | None) -> None:
+        """Count the round with its norms, or at the clipping norm where there are none."""
+        signed = None if self.key is None or norms is None else SignedLater.by(self.key, norms)
+        self.ledger.book(self.entry, signed)
 
 
 def account_of(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -9,8 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedlens.accountant.bayesian.norms import BIN_EDGES, NORM_BINS
+from fedlens.accountant.events import SubsampledGaussian
 from fedlens.accountant.noise import BitSource, add_noise, on_lattice
 from fedlens.client.messages import TrainReply
+from fedlens.foundation.errors import WrongUse
 from fedlens.server.config.trimming import Trimming
 
 NORM_SLACK = 1e-9
@@ -31,11 +34,51 @@ class Answer:
 
 
 @dataclass(frozen=True)
+class Neighbours:
+    """Between which two inputs a sensitivity is measured, in the words of the ledger's events."""
+
+    unit: str
+    """Whose contribution differs: a user's, or a record's."""
+    adjacency: str
+    """How it differs: it is there or not."""
+
+
+ONE_USER = Neighbours("user", "add-remove")
+ONE_RECORD = Neighbours("record", "add-remove")
+
+
+@dataclass(frozen=True, eq=False)
+class BoundedSum:
+    """A sum of contributions that were checked, with how far one of them can move it.
+
+    Noise is scaled to the sensitivity that stands here, which is set where the bound is enforced.
+    """
+
+    values: NDArray[np.float64]
+    """[P]; private until noised."""
+    sensitivity: float
+    """L2 distance that ``values`` moves at most between neighbours. Infinite where nothing here
+    bounds it: in record mode nodes have added their noise already, and none may be added again."""
+    neighbours: Neighbours
+    """Which neighbours."""
+
+    def require_same_neighbours(self, event: SubsampledGaussian) -> None:
+        """Refuse an event that would pay for other neighbours than those the bound is for.
+
+        Raises:
+            WrongUse: it would.
+        """
+        paid = Neighbours(event.unit, event.adjacency)
+        if paid != self.neighbours:
+            raise WrongUse(f"the sum is bounded for {self.neighbours}, and {paid} are paid for")
+
+
+@dataclass(frozen=True)
 class Aggregate:
     """The sum of the accepted replies; private until noised."""
 
-    total: NDArray[np.float64]
-    """[P]."""
+    total: BoundedSum
+    """Of size P."""
     norms: NDArray[np.int64]
     """Summed histograms of the realised norms."""
     refused: tuple[tuple[int, str], ...]
@@ -120,44 +163,40 @@ def combine(
     return Aggregate(total, norms, tuple(refused), tuple(answer.node for answer in sound))
 
 
-def _total(
-    sound: Sequence[Answer], limits: Limits, trimming: Trimming | None
-) -> NDArray[np.float64]:
-    total = np.zeros(limits.size)
-    if trimming is not None and sound:
-        sums = [on_lattice(answer.reply.total, limits.norm) for answer in sound]
-        return trimming.total(sums, [answer.enrolled for answer in sound])
-    for answer in sound:
-        own = answer.reply.total
-        total += on_lattice(own, limits.norm) if limits.evidence else own
-    return total
+def _total(sound: Sequence[Answer], limits: Limits, trimming: Trimming | None) -> BoundedSum:
+    if not limits.evidence:
+        noised = sum((answer.reply.total for answer in sound), np.zeros(limits.size))
+        return BoundedSum(noised, math.inf, ONE_RECORD)
+    sums = (on_lattice(answer.reply.total, limits.norm) for answer in sound)
+    if trimming is None:
+        return BoundedSum(sum(sums, np.zeros(limits.size)), limits.norm, ONE_USER)
+    enrolled = [answer.enrolled for answer in sound]
+    middle = trimming.total(list(sums), enrolled) if sound else np.zeros(limits.size)
+    return BoundedSum(middle, trimming.sensitivity(limits.size), ONE_USER)
 
 
 def noised_mean(
-    total: NDArray[np.float64],
-    *,
-    noise_multiplier: float,
-    clipping_norm: float,
-    denominator: float,
-    source: BitSource,
-    sensitivity: float = 0.0,
+    total: BoundedSum, *, noise_multiplier: float, denominator: float, source: BitSource
 ) -> NDArray[np.float64]:
-    """``(total + N(0, (zC)^2)) / denominator``, float64 [P]: the release of a round.
+    """``(total + N(0, (zS)^2)) / denominator``, float64 [P]: the release of a round.
 
     The numerator lies on a lattice, noise and all (`fedlens.accountant.noise.lattice`).
 
     Args:
-        total: sum of updates, each clipped to ``clipping_norm``.
-        noise_multiplier: z, relative to C, the sum's sensitivity to one user added or removed.
-        clipping_norm: C.
+        total: what is noised, with its L2 sensitivity S: C for a plain sum of clipped updates.
+        noise_multiplier: z, relative to S.
         denominator: qN, fixed beforehand; the realised count is private.
         source: a fresh `fedlens.accountant.noise.private_source`.
-        sensitivity: of the sum to one user, where it is more than C: of trimmed ones, by rounding.
+
+    Raises:
+        WrongUse: nothing bounds the sum.
     """
+    if not math.isfinite(total.sensitivity):
+        raise WrongUse("nothing bounds what one contribution moves this sum by: it takes no noise")
     noised = add_noise(
-        total,
+        total.values,
         noise_multiplier=noise_multiplier,
-        sensitivity=max(clipping_norm, sensitivity),
+        sensitivity=total.sensitivity,
         source=source,
     )
     return noised / denominator

@@ -7,6 +7,8 @@ be one that clipped updates (and the nodes' noise) can add up to.
 from __future__ import annotations
 
 import math
+from contextlib import ExitStack
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,11 +23,47 @@ from fedlens.server.config.mechanism import NOISE_EXCESS, denominator, mechanism
 from fedlens.server.config.schedule import ScheduledTask
 from fedlens.server.config.tree import Config
 from fedlens.server.federation.contract_check import EnrolmentError
-from fedlens.server.federation.roster import Cohort, Roster
+from fedlens.server.federation.roster import DrawnUsers, Roster
 from fedlens.server.learning.learner import Asked
-from fedlens.server.round.aggregation import NORM_SLACK, Aggregate, Answer, objection
+from fedlens.server.round.aggregation import (
+    NORM_SLACK,
+    ONE_USER,
+    Aggregate,
+    Answer,
+    BoundedSum,
+    objection,
+)
 from fedlens.server.round.masked_sum import MaskedSum, SecureSum, SumPlan
 from fedlens.server.round.step import NoUsableReply, PrivateStep, StepPlan
+from fedlens.server.run.sealed import Charge, RoundRelease, SealedFailure, SealedRound
+
+
+@dataclass(frozen=True, eq=False)
+class SealedMasks:
+    """Nodes that add the noise themselves: their sum is masked until the round is paid for."""
+
+    number: int
+    """The round."""
+    step: SecureStep
+    masked: MaskedSum
+    slot: ExitStack
+    """Ends with the time slot in which nodes were asked: they are asked for shares in it too."""
+
+    def open(self, charge: Charge) -> RoundRelease:
+        """Pay, open, and then book the noised norms, or the worst case where none were opened.
+
+        Raises:
+            OutOfBudget: nothing was written or opened.
+            NoUsableReply: as `SecureStep.unmask`; the round is paid for.
+        """
+        norms: NoisedNorms | None = None
+        with ExitStack() as booking, self.slot:
+            paid = charge.pay_ahead(norms=self.step.has_norms)
+            booking.callback(lambda: paid.book(norms))  # after an interruption too
+            values, norms = self.step.unmask(self.masked, self.number)
+        there = self.masked.survivors
+        self.step.report(self.number, there)
+        return RoundRelease(values, paid.entry, there, self.step.attendance_of(there), norms)
 
 
 class SecureStep(PrivateStep):
@@ -59,7 +97,7 @@ class SecureStep(PrivateStep):
         self._sums = self._sums_of(roster)
 
     def _sums_of(self, roster: Roster) -> SecureSum:
-        return SecureSum(self._grid, roster.node_ids, self._plan, self._config.rounds.wait)
+        return SecureSum(self._grid, roster.node_ids, self._plan, self.config.rounds.wait)
 
     @property
     def plan(self) -> SumPlan:
@@ -71,26 +109,47 @@ class SecureStep(PrivateStep):
         """Whether the round's release has a histogram of norms."""
         return self._plan.layout.norms.size > 0
 
-    @timed("messages")
-    def gather(self, number: int, asked: Asked) -> Aggregate:
+    def ask(self, number: int, request: Asked) -> SealedRound:
+        """As `PrivateStep.ask`; with distributed noise all of the round but the last exchange.
+
+        Raises:
+            NoiseUnsound: this installation's noise fails its self-test, so its nodes' may too.
+        """
+        if not self.noised_by_nodes:
+            return super().ask(number, request)
+        with ExitStack() as slot:
+            slot.enter_context(self._slots.hold())
+            try:
+                masked = self.mask(number, request)
+            except NoUsableReply as error:
+                return SealedFailure(error)
+            return SealedMasks(number, self, masked, slot.pop_all())
+
+    def gather(self, number: int, request: Asked) -> Aggregate:
         """The exact total of the survivors, which the server is to add noise to.
 
         Raises:
             NoUsableReply: too few nodes, or a total that is none of clipped updates.
         """
-        cohort = self._draw(number)
-        masked = self._masked(number, cohort, asked)
-        total, norms = self._opened(masked)
-        users = sum(len(cohort[place]) for place in masked.survivors)
-        answer = Answer(0, users, TrainReply(total, norms.astype(np.int64)))
-        if (reason := objection(answer, self._limits)) is not None:
-            raise NoUsableReply(f"round {number}: the total was refused: {reason}")
-        aggregate = Aggregate(total, answer.reply.norms, (), masked.survivors)
-        self._report(number, aggregate)
+        with self._slots.hold():
+            aggregate = self._open_total(number, request)
+        self.report(number, aggregate.accepted)
         return aggregate
 
     @timed("messages")
-    def mask(self, number: int, asked: Asked) -> MaskedSum:
+    def _open_total(self, number: int, request: Asked) -> Aggregate:
+        drawn = self._draw(number)
+        masked = self._mask(number, drawn, request)
+        total, norms = self._open(masked)
+        users = sum(len(drawn[place]) for place in masked.survivors)
+        answer = Answer(0, users, TrainReply(total, norms.astype(np.int64)))
+        if (reason := objection(answer, self._limits)) is not None:
+            raise NoUsableReply(f"round {number}: the total was refused: {reason}")
+        bounded = BoundedSum(total, self._task.clipping_norm, ONE_USER)
+        return Aggregate(bounded, answer.reply.norms, (), masked.survivors)
+
+    @timed("messages")
+    def mask(self, number: int, request: Asked) -> MaskedSum:
         """Distributed noise: all of the round but the last exchange; nothing can be read yet.
 
         Raises:
@@ -98,36 +157,35 @@ class SecureStep(PrivateStep):
             NoiseUnsound: this installation's noise fails its self-test, so its nodes' may too.
         """
         require_sound_noise()
-        unnamed: Cohort = [() for _ in self._roster.users]  # nodes draw by themselves
-        return self._masked(number, unnamed, asked)
+        unnamed: DrawnUsers = [() for _ in self._roster.users]  # nodes draw by themselves
+        return self._mask(number, unnamed, request)
 
     @timed("messages")
-    def opened(
+    def unmask(
         self, masked: MaskedSum, number: int
     ) -> tuple[NDArray[np.float64], NoisedNorms | None]:
-        """The round's release and its noised norms. Its ledger entry must be on disk already.
+        """The round's noised mean and its noised norms. Its ledger entry must be on disk already.
 
         Raises:
             NoUsableReply: too few nodes gave up their shares, or what they noised is no noised sum
                 of clipped updates.
         """
-        total, counts = self._opened(masked)
+        total, counts = self._open(masked)
         self._check_noised(total, masked, number)
-        self._report(number, Aggregate(total, counts.astype(np.int64), (), masked.survivors))
-        release = total / denominator(self._config, self._task)
+        mean = total / denominator(self.config, self._task)
         if not len(counts):
-            return release, None
-        noise = round_noise(self._config, self._task).norms
-        return release, NoisedNorms(self._task.clipping_norm, noise, tuple(counts.tolist()))
+            return mean, None
+        noise = round_noise(self.config, self._task).norms
+        return mean, NoisedNorms(self._task.clipping_norm, noise, tuple(counts.tolist()))
 
-    def _masked(self, number: int, cohort: Cohort, asked: Asked) -> MaskedSum:
+    def _mask(self, number: int, drawn: DrawnUsers, request: Asked) -> MaskedSum:
         try:
-            requests = self._requests(number, cohort, asked)
-            return self._sums.mask(number, requests, self._request(number, asked).digest())
+            requests = self._requests(number, drawn, request)
+            return self._sums.mask(number, requests, self._request(number, request).digest())
         except SecureSumError as error:
             raise NoUsableReply(f"round {number}: {error}") from None
 
-    def _opened(self, masked: MaskedSum) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _open(self, masked: MaskedSum) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         try:
             return self._plan.layout.decoded(masked.open())
         except SecureSumError as error:

@@ -6,7 +6,7 @@ may have left out. The store itself refuses anything that comes before its ledge
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from typing import Any
@@ -15,17 +15,18 @@ import torch
 from torch import Tensor
 
 from fedlens.accountant.account import Spending, statement
-from fedlens.accountant.ledger.ledger import LedgerEntry
 from fedlens.accountant.statement import promise
-from fedlens.foundation.json_values import json_value
 from fedlens.foundation.profile import timed
 from fedlens.models.pixels import as_pixels
 from fedlens.server.config.schedule import total_rounds
 from fedlens.server.config.tree import Config
 from fedlens.server.generation.sampler import Drawn, Sampler
-from fedlens.server.learning.builds_on import kept_prior, with_cost
+from fedlens.server.learning.builds_on import load_prior, with_cost
 from fedlens.server.ledger.plan import noise_source, planned
 from fedlens.server.run.directory import RunDirectory
+from fedlens.server.run.history import CURVES, FIGURES, PRESENCE
+from fedlens.server.run.observer import FinishedRound, RunObserver
+from fedlens.server.run.sealed import Attendance
 from fedlens.store import (
     BatchRecord,
     CheckpointRow,
@@ -43,13 +44,6 @@ from fedlens.store import (
 
 SEEDS: dict[Purpose, int] = {"strip": 1_000_003, "curated": 2_000_003, "faithful": 5_000_003}
 """Of a batch's noise, over the run's seed."""
-PRESENCE = "presence"
-"""Of a round's facts: which nodes it had."""
-CURVES = ("percentiles", "percentiles_corrected")
-FIGURES = (
-    "dp_epsilon", "delta_dp", "bdp_as_published", "bdp_corrected", "bdp_sound", "delta_bdp",
-)  # fmt: skip
-"""What the store keeps of a run's spending, by its name in both."""
 
 
 def guarantees_something(config: Config) -> bool:
@@ -71,8 +65,8 @@ def provenance(config: Config, purpose: Purpose) -> str:
     return " · ".join(parts)
 
 
-class Publication:
-    """One run's way into a store."""
+class Publication(RunObserver):
+    """One run's way into a store: told of rounds, it enters them."""
 
     def __init__(
         self,
@@ -88,7 +82,7 @@ class Publication:
         self._run_id, self._name = run_id, name
 
     @timed("store")
-    def begin(self) -> None:
+    def enter_run(self) -> None:
         """Enter the run, with what it will guarantee when all its rounds are done."""
         config = self._config
         self._store.create_run(
@@ -111,34 +105,37 @@ class Publication:
         self._store.set_run_status(self._run_id, "running")
 
     def _planned(self) -> Spending:
-        return planned(self._config, kept_prior(self._directory))
+        return planned(self._config, load_prior(self._directory))
+
+    def begin(self, rounds: Sequence[FinishedRound]) -> None:
+        """Enter all rounds that are done: a killed process may have left the last one out."""
+        if rounds:
+            self.enter_rounds(rounds)
+
+    def finish_round(
+        self, round_: FinishedRound, attendance: Attendance, spending: Spending
+    ) -> None:
+        """Enter a round."""
+        self.enter_rounds([round_])
 
     @timed("store")
-    def progress(
-        self,
-        entries: Sequence[LedgerEntry],
-        lost: Container[int],
-        history: Sequence[Mapping[str, Any]],
-    ) -> None:
-        """Mirror ledger entries, say what became of their releases, and record rounds.
-
-        Args:
-            entries: of the ledger file.
-            lost: rounds whose release was lost with a process.
-            history: `round_facts` of the rounds.
-        """
+    def enter_rounds(self, rounds: Sequence[FinishedRound]) -> None:
+        """Mirror ledger entries, say what became of their releases, and record rounds."""
+        run_id = self._run_id
         self._store.record_progress(
-            [self._ledger_row(entry) for entry in entries],
-            [self._release_row(entry, lost) for entry in entries],
-            [_round_record(self._run_id, facts) for facts in history],
+            [self._ledger_row(one) for one in rounds],
+            [self._release_row(one) for one in rounds],
+            [_round_record(run_id, one.facts) for one in rounds],
             [
-                PresenceRow(run_id=self._run_id, round=facts["round"], **facts[PRESENCE])
-                for facts in history
-                if facts.get(PRESENCE)
+                PresenceRow(run_id=run_id, round=one.number, **one.facts[PRESENCE])
+                for one in rounds
+                if one.facts.get(PRESENCE)
             ],
         )
+        self._directory.date_folders()
 
-    def _ledger_row(self, entry: LedgerEntry) -> LedgerRow:
+    def _ledger_row(self, round_: FinishedRound) -> LedgerRow:
+        entry = round_.entry
         return LedgerRow(
             run_id=self._run_id,
             index=entry.index,
@@ -149,12 +146,12 @@ class Publication:
             created_at=date.fromisoformat(entry.at),
         )
 
-    def _release_row(self, entry: LedgerEntry, lost: Container[int]) -> ReleaseRow:
+    def _release_row(self, round_: FinishedRound) -> ReleaseRow:
         return ReleaseRow(
             run_id=self._run_id,
-            ledger_index=entry.index,
-            round=entry.round,
-            status="lost" if entry.round in lost else "applied",
+            ledger_index=round_.entry.index,
+            round=round_.number,
+            status="lost" if round_.lost else "applied",
         )
 
     def checkpoint(self, number: int, sha256: str) -> None:
@@ -198,6 +195,7 @@ class Publication:
             **figures,
         )
         self._store.add_batch(batch, records)
+        self._directory.date_folders()
 
     @timed("store")
     def end(self, status: RunStatus, reason: str | None, spending: Spending) -> None:
@@ -243,18 +241,6 @@ def sample_records(labels: Tensor, drawn: Drawn, order: Tensor | None = None) ->
         )
         for i, (label, image, agreement) in enumerate(triples)
     ]
-
-
-def round_facts(
-    number: int,
-    metrics: dict[str, float],
-    spending: Spending,
-    presence: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
-    """A round's record in a form that JSON keeps: infinities as None."""
-    kept = ("dp_method", *CURVES, *FIGURES)
-    figures = {name: json_value(getattr(spending, name)) for name in kept}
-    return {"round": number, "metrics": metrics, PRESENCE: presence, **figures}
 
 
 def _with_infinities(facts: Mapping[str, Any]) -> dict[str, Any]:

@@ -31,18 +31,20 @@ from fedlens.server.config.tree import Config
 from fedlens.server.federation.enrolment import Federation
 from fedlens.server.learning.learner import Asked
 from fedlens.server.run.directory import RunDirectory
+from fedlens.server.run.observer import RunObserver
+from fedlens.server.run.sealed import RoundRelease
 
 FOLDER = "releases"
 MOST_BYTES = 64 * 2**20
 _RELEASE, _WEIGHTS, _FILES = "release", "weights/", "round-*.safetensors"
 
 
-class KeptReleaseError(FedlensError, ValueError):
+class ReleaseArchiveError(FedlensError, ValueError):
     """A kept release that cannot be read."""
 
 
 @dataclass(frozen=True)
-class KeptRelease:
+class ArchivedRelease:
     """A round's release and what nodes were asked."""
 
     task: str
@@ -57,7 +59,7 @@ class KeptRelease:
     classes: int
 
 
-class ReleaseShelf:
+class ReleaseArchive(RunObserver):
     """Keeps the rounds' releases of one run in its folder, as long as there is room."""
 
     def __init__(self, directory: RunDirectory, config: Config, federation: Federation) -> None:
@@ -65,38 +67,37 @@ class ReleaseShelf:
         self._taken: int | None = None
         """Bytes that what is kept takes: counted once, for every round adds to it here alone."""
 
-    def keep(
-        self, task: ScheduledTask, asked: Asked, number: int, release: NDArray[np.float64]
-    ) -> bool:
-        """Keep a round's release; whether there was room for it."""
+    def take_release(
+        self, task: ScheduledTask, number: int, request: Asked, release: RoundRelease
+    ) -> None:
+        """Keep a round's release, where there is room for it."""
         config = self._config
-        if asked.filter is not None or config.privacy.unit != "user" or not config.noised:
-            return False
+        if request.filter is not None or config.privacy.unit != "user" or not config.noised:
+            return
         folder = self._directory.path
-        arrays: dict[str, NDArray[Any]] = {_RELEASE: release.astype(np.float32)}
-        facts = _facts(config, self._federation, task, asked, number)
+        arrays: dict[str, NDArray[Any]] = {_RELEASE: release.values.astype(np.float32)}
+        facts = _facts(config, self._federation, task, request, number)
         first = _first_weights(folder, task.first) if number > task.first else {}
-        for name, vector in asked.weights.items():
+        for name, vector in request.weights.items():
             arrays[f"{_WEIGHTS}{name}"], facts["changed"][name] = _changed(vector, first, name)
         if self._taken is None:
             self._taken = sum(path.stat().st_size for path in (folder / FOLDER).glob(_FILES))
         needed = sum(array.nbytes for array in arrays.values())
-        if asked.weights and self._taken + needed > MOST_BYTES:
-            return False
+        if request.weights and self._taken + needed > MOST_BYTES:
+            return
         content = save(arrays, metadata={"facts": json.dumps(facts)})
-        self._directory.keep_beside(FOLDER, _path(folder, number).name, content)
+        self._directory.save_beside(FOLDER, _path(folder, number).name, content)
         self._taken += len(content)
-        return True
 
 
 def _facts(
-    config: Config, federation: Federation, task: ScheduledTask, asked: Asked, number: int
+    config: Config, federation: Federation, task: ScheduledTask, request: Asked, number: int
 ) -> dict[str, Any]:
     return {
         "round": number,
         "task": task.name,
         "kind": task.settings.kind,
-        "settings": asked.settings.model_dump(),
+        "settings": request.settings.model_dump(),
         "mechanism": mechanism(config, task.settings).model_dump(),
         "deviation": release_deviation(config, task.settings),
         "records_per_user": config.data.records_per_user,
@@ -133,11 +134,11 @@ def _path(folder: Path, number: int) -> Path:
     return folder / FOLDER / f"round-{number:06d}.safetensors"
 
 
-def kept_releases(folder: Path) -> list[KeptRelease]:
+def load_releases(folder: Path) -> list[ArchivedRelease]:
     """What a run has kept, in the order of its rounds.
 
     Raises:
-        KeptReleaseError: a file was damaged.
+        ReleaseArchiveError: a file was damaged.
     """
     first: dict[str, dict[str, Vector]] = {}
     found = []
@@ -145,11 +146,11 @@ def kept_releases(folder: Path) -> list[KeptRelease]:
         try:
             found.append(_read(path, first))
         except (SafetensorError, KeyError, TypeError, ValueError):
-            raise KeptReleaseError(f"{path} is damaged; restore it from a backup") from None
+            raise ReleaseArchiveError(f"{path} is damaged; restore it from a backup") from None
     return found
 
 
-def _read(path: Path, first: dict[str, dict[str, Vector]]) -> KeptRelease:
+def _read(path: Path, first: dict[str, dict[str, Vector]]) -> ArchivedRelease:
     arrays = load_file(path)
     with safe_open(path, framework="numpy") as file:
         facts = json.loads(file.metadata()["facts"])
@@ -174,7 +175,7 @@ def _read(path: Path, first: dict[str, dict[str, Vector]]) -> KeptRelease:
     )
     release = arrays[_RELEASE].astype(np.float64)
     deviation, classes = float(facts["deviation"]), int(facts["classes"])
-    return KeptRelease(task, release, deviation, request, (channels, height, width), classes)
+    return ArchivedRelease(task, release, deviation, request, (channels, height, width), classes)
 
 
 def _whole(stretch: Vector, begin: int, first: Vector | None) -> Vector:

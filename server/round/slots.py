@@ -26,7 +26,7 @@ class RoundSlots:
         self._least = rounds.wait / rounds.SHARE_OF_SLOT
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def hold(self) -> Iterator[None]:
         """Leave what asks nodes no earlier than the slot's end, whether it succeeds or fails.
 
         An interruption by the operator is not held up. Without a slot nothing is.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,23 +12,31 @@ from flwr.app import RecordDict
 from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
-from fedlens.accountant.bayesian.noised_norms import NoisedNorms, noised_norms
+from fedlens.accountant.bayesian.noised_norms import NoisedNorms, SplitNoise, noised_norms
 from fedlens.accountant.noise import private_source
-from fedlens.client.messages import TRAIN, ReplyError, TrainReply, TrainRequest, UserSplit
+from fedlens.client.messages import (
+    TRAIN,
+    Mechanism,
+    ReplyError,
+    TrainReply,
+    TrainRequest,
+    UserSplit,
+)
 from fedlens.foundation.errors import FedlensError
 from fedlens.foundation.profile import timed
-from fedlens.server.config.mechanism import denominator, mechanism, round_noise, trimming_of
+from fedlens.server.config.mechanism import mechanism, round_noise, trimming_of
 from fedlens.server.config.schedule import ScheduledTask
 from fedlens.server.config.tree import Config
 from fedlens.server.config.trimming import TooFewUsers
 from fedlens.server.federation.contract_check import EnrolmentError
 from fedlens.server.federation.enrolment import Federation
 from fedlens.server.federation.exchange import exchange
-from fedlens.server.federation.roster import Cohort, Roster, draw_cohort, everyone
+from fedlens.server.federation.roster import DrawnUsers, Roster, draw_users, take_everyone
 from fedlens.server.learning.learner import Asked
 from fedlens.server.round.aggregation import Aggregate, Answer, Limits, combine, noised_mean
+from fedlens.server.round.slots import RoundSlots
 from fedlens.server.run.key import new_key
-from fedlens.server.run.status import Attendance
+from fedlens.server.run.sealed import Attendance, Charge, RoundRelease, SealedFailure, SealedRound
 
 logger = logging.getLogger(__name__)
 
@@ -62,17 +71,87 @@ class StepPlan:
     """The side of a private split that is asked; None for everyone."""
 
 
+@dataclass(frozen=True, eq=False)
+class SealedSum:
+    """User mode: the exact sum of the sound replies, which the server is to add noise to."""
+
+    number: int
+    """The round."""
+    aggregate: Aggregate
+    """Private."""
+    mechanism: Mechanism
+    noise: SplitNoise
+    attendance: Attendance
+
+    def open(self, charge: Charge) -> RoundRelease:
+        """Pay, with a commitment to the noised norms, and only then draw the sum's noise.
+
+        Raises:
+            OutOfBudget: nothing was written or released.
+            WrongUse: the charge is for other neighbours than the sum is bounded for.
+        """
+        self.aggregate.total.require_same_neighbours(charge.event)
+        norms = self._noise_norms()
+        entry = charge.pay(norms)
+        return RoundRelease(
+            self._noise_sum(), entry, self.aggregate.accepted, self.attendance, norms
+        )
+
+    @timed("noise")
+    def _noise_norms(self) -> NoisedNorms | None:
+        """The noised histogram of the realised norms; None where none is released."""
+        if not math.isfinite(self.noise.norms):
+            return None
+        return noised_norms(
+            self.aggregate.norms,
+            clipping_norm=self.mechanism.clipping_norm,
+            noise=self.noise.norms,
+            source=private_source(self.mechanism.fixed_seed, self.number, _NORMS),
+        )
+
+    @timed("noise")
+    def _noise_sum(self) -> NDArray[np.float64]:
+        return noised_mean(
+            self.aggregate.total,
+            noise_multiplier=self.noise.update,
+            denominator=self.mechanism.denominator,
+            source=private_source(self.mechanism.fixed_seed, self.number, _NOISE),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class SealedQuestion:
+    """Record mode: replies are releases of the nodes, so nothing is asked before it is paid for."""
+
+    number: int
+    """The round."""
+    step: PrivateStep
+    request: Asked
+
+    def open(self, charge: Charge) -> RoundRelease:
+        """Pay, ask, and take the mean of the replies over the declared nodes.
+
+        Raises:
+            OutOfBudget: nothing was written or asked.
+            NoUsableReply: no node gave a sound reply.
+        """
+        entry = charge.pay()
+        aggregate = self.step.gather(self.number, self.request)
+        nodes = self.step.config.data.nodes  # declared: a fixed number
+        attendance = self.step.attendance_of(aggregate.accepted, aggregate.refused)
+        return RoundRelease(aggregate.total.values / nodes, entry, aggregate.accepted, attendance)
+
+
 class PrivateStep:
     """One task's mechanism, as the ledger describes it and as it is carried out."""
 
     def __init__(self, plan: StepPlan) -> None:
         """Prepare for updates as planned."""
         config, self._grid, self._roster = plan.config, plan.grid, plan.federation.roster
-        self._config, self._split = config, plan.split
+        self.config, self._split = config, plan.split
         self._task, self._key = plan.task.settings, plan.key or new_key(config)
+        self._slots = RoundSlots(config.rounds)
         self.record_mode = config.privacy.unit == "record"
-        self.attendance = Attendance()
-        """Of the round that was gathered last."""
         bound = plan.largest_reply if self.record_mode else self._task.clipping_norm
         self._limits = Limits(
             plan.size, bound, evidence=not self.record_mode, positive=plan.positive
@@ -93,102 +172,99 @@ class PrivateStep:
                 "data, or take unit = 'user'"
             )
 
-    @timed("messages")
-    def gather(self, number: int, asked: Asked) -> Aggregate:
-        """Draw this round's cohort, have it train, and add the sound replies up.
+    def ask(self, number: int, request: Asked) -> SealedRound:
+        """Ask the nodes for a round, in user mode; in record mode say what is to be asked.
 
-        In user mode the result is private and must be noised; in record mode the nodes noised it.
+        Raises:
+            NoiseUnsound: this installation's noise fails its self-test.
+        """
+        if self.record_mode:
+            return SealedQuestion(number, self, request)
+        try:
+            aggregate = self.gather(number, request)
+        except NoUsableReply as error:
+            return SealedFailure(error)
+        told, noise = mechanism(self.config, self._task), round_noise(self.config, self._task)
+        attendance = self.attendance_of(aggregate.accepted, aggregate.refused)
+        return SealedSum(number, aggregate, told, noise, attendance)
+
+    def gather(self, number: int, request: Asked) -> Aggregate:
+        """Draw this round's users, have them train, and add the sound replies up.
+
+        It takes until the slot's end, whatever the draw. In user mode the result is private and
+        must be noised; in record mode the nodes noised it.
 
         Raises:
             NoUsableReply: no node gave a sound reply, or too few for a trimmed sum.
         """
-        cohort = self._draw(number)
-        requests = self._requests(number, cohort, asked)
-        records = exchange(
-            self._grid,
-            requests,
-            message_type=TRAIN,
-            group=str(number),
-            deadline=self._config.rounds.wait,
-        )
-        answers = self._read(records, cohort)
-        try:
-            aggregate = combine(answers, self._limits, self._trimming)
-        except TooFewUsers as error:
-            raise NoUsableReply(f"round {number}: {error}") from None
-        self._report(number, aggregate)
-        if len(answers) == len(aggregate.refused):
+        with self._slots.hold():
+            replies, aggregate = self._collect(number, request)
+        self.report(number, aggregate.accepted, aggregate.refused)
+        if replies == len(aggregate.refused):
             raise NoUsableReply(f"round {number}: no node gave a usable reply")
         return aggregate
 
-    @timed("noise")
-    def evidence(self, aggregate: Aggregate, number: int) -> NoisedNorms | None:
-        """The second part of the round's release: the noised histogram of the realised norms.
-
-        It may be kept or shown only once the round's ledger entry is on disk. None where no norms
-        are released.
-        """
-        noise = round_noise(self._config, self._task).norms
-        if not math.isfinite(noise):
-            return None
-        return noised_norms(
-            aggregate.norms,
-            clipping_norm=self._task.clipping_norm,
-            noise=noise,
-            source=private_source(self._config.privacy.fixed_seed, number, _NORMS),
+    @timed("messages")
+    def _collect(self, number: int, request: Asked) -> tuple[int, Aggregate]:
+        """How many replies could be read, and the sum of the sound ones."""
+        drawn = self._draw(number)
+        records = exchange(
+            self._grid,
+            self._requests(number, drawn, request),
+            message_type=TRAIN,
+            group=str(number),
+            deadline=self.config.rounds.wait,
         )
+        answers = self._read(records, drawn)
+        try:
+            return len(answers), combine(answers, self._limits, self._trimming)
+        except TooFewUsers as error:
+            raise NoUsableReply(f"round {number}: {error}") from None
 
-    @timed("noise")
-    def release(self, aggregate: Aggregate, number: int) -> NDArray[np.float64]:
-        """The round's release, float64 [P]. Its ledger entry must be on disk already."""
-        if self.record_mode:
-            return aggregate.total / self._config.data.nodes  # declared: a fixed number
-        return noised_mean(
-            aggregate.total,
-            noise_multiplier=round_noise(self._config, self._task).update,
-            clipping_norm=self._task.clipping_norm,
-            denominator=denominator(self._config, self._task),
-            source=private_source(self._config.privacy.fixed_seed, number, _NOISE),
-            sensitivity=self._trimming.sensitivity(self._limits.size) if self._trimming else 0.0,
-        )
+    def attendance_of(
+        self, accepted: tuple[int, ...], refused: Sequence[tuple[int, str]] = ()
+    ) -> Attendance:
+        """Which replies of the declared nodes a sum is of."""
+        reasons = tuple(reason for _, reason in refused)
+        return Attendance(self.config.data.nodes, len(accepted), reasons)
 
-    def _draw(self, number: int) -> Cohort:
+    def _draw(self, number: int) -> DrawnUsers:
         roster = self._roster
         if self.record_mode:
-            return everyone(roster)
-        source = private_source(self._config.privacy.fixed_seed, number, _COHORT)
-        return draw_cohort(roster, self._task.sampling_rate, source)
+            return take_everyone(roster)
+        source = private_source(self.config.privacy.fixed_seed, number, _COHORT)
+        return draw_users(roster, self._task.sampling_rate, source)
 
-    def _requests(self, number: int, cohort: Cohort, asked: Asked) -> dict[int, RecordDict]:
+    def _requests(self, number: int, drawn: DrawnUsers, request: Asked) -> dict[int, RecordDict]:
         """One for every node, of one size whichever users were drawn: silence would tell."""
-        one, roster = self._request(number, asked), self._roster
-        digests = roster.digests or (b"",) * len(cohort)
+        one, roster = self._request(number, request), self._roster
+        digests = roster.digests or (b"",) * len(drawn)
         return {
             node: replace(one, users=users, enrolled=enrolled, roster=digest).to_record()
             for node, users, enrolled, digest in zip(
-                roster.node_ids, cohort, roster.users, digests, strict=True
+                roster.node_ids, drawn, roster.users, digests, strict=True
             )
         }
 
-    def _request(self, number: int, asked: Asked) -> TrainRequest:
+    def _request(self, number: int, request: Asked) -> TrainRequest:
         """What every node is asked alike."""
-        seeds = np.random.SeedSequence([self._config.seed, number, _SEED])
+        seeds = np.random.SeedSequence([self.config.seed, number, _SEED])
         return TrainRequest(
             round=number,
             users=(),
             enrolled=0,
             kind=self._task.kind,
-            mechanism=mechanism(self._config, self._task),
-            settings=asked.settings.model_dump(),
-            weights=asked.weights,
+            mechanism=mechanism(self.config, self._task),
+            settings=request.settings.model_dump(),
+            weights=request.weights,
             seed=int(seeds.generate_state(1, np.uint32)[0]),
             key=self._key,
-            records_per_user=self._config.data.records_per_user,
-            filter=asked.filter,
+            records_per_user=self.config.data.records_per_user,
+            filter=request.filter,
             split=self._split,
         )
 
-    def _read(self, records: dict[int, RecordDict], cohort: Cohort) -> list[Answer]:
+    def _read(self, records: dict[int, RecordDict], drawn: DrawnUsers) -> list[Answer]:
         position = {node: i for i, node in enumerate(self._roster.node_ids)}
         answers = []
         for node, record in records.items():
@@ -198,24 +274,22 @@ class PrivateStep:
                 continue
             place = position[node]
             enrolled = self._roster.active_on((place,))
-            answers.append(Answer(place, len(cohort[place]), reply, enrolled))
+            answers.append(Answer(place, len(drawn[place]), reply, enrolled))
         return answers
 
-    def _report(self, number: int, aggregate: Aggregate) -> None:
+    def report(
+        self, number: int, accepted: tuple[int, ...], refused: Sequence[tuple[int, str]] = ()
+    ) -> None:
+        """Log which nodes answered, and why replies were refused."""
         # every node is asked in every round, so how many answered tells nothing of who was drawn
-        asked, there = len(self._roster.node_ids), aggregate.accepted
-        refused = tuple(reason for _, reason in aggregate.refused)
-        self.attendance = Attendance(self._config.data.nodes, len(there), refused)
-        level = logging.INFO if len(there) == asked == self._config.data.nodes else logging.WARNING
+        asked, declared = len(self._roster.node_ids), self.config.data
+        whole = len(accepted) == asked == declared.nodes
         logger.log(
-            level,
+            logging.INFO if whole else logging.WARNING,
             "round %d: %d of %d nodes, on which %d of %d users are enrolled",
-            number,
-            len(there),
-            self._config.data.nodes,
-            self._roster.active_on(there),
-            self._config.data.users,
+            *(number, len(accepted), declared.nodes),
+            *(self._roster.active_on(accepted), declared.users),
         )
-        for node, reason in aggregate.refused:
+        for node, reason in refused:
             logger.warning("round %d: a reply was refused: %s", number, reason)
             logger.debug("round %d: it came from node %d", number, node)

@@ -143,7 +143,7 @@ class RunDirectory:
         write_durably(path, content, private=private, day=self._day)
         set_file_date(path.parent, self._day)
 
-    def keep_beside(self, folder: str, name: str, content: bytes) -> None:
+    def save_beside(self, folder: str, name: str, content: bytes) -> None:
         """Write a file into a folder of the run, for what a run can go on without."""
         (self.path / folder).mkdir(exist_ok=True)
         self._write(self.path / folder / name, content)

@@ -9,14 +9,35 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from fedlens.accountant.account import Spending
 from fedlens.foundation.dates import set_file_date, today
+from fedlens.foundation.json_values import json_value
 from fedlens.server.run.directory import RunDirectory, RunDirectoryError, Snapshot
 
 Facts = dict[str, Any]
+PRESENCE = "presence"
+"""Of a round's facts: which nodes it had."""
+CURVES = ("percentiles", "percentiles_corrected")
+FIGURES = (
+    "dp_epsilon", "delta_dp", "bdp_as_published", "bdp_corrected", "bdp_sound", "delta_bdp",
+)  # fmt: skip
+"""What is recorded of a run's spending, by its name there and in the store."""
+
+
+def round_facts(
+    number: int,
+    metrics: Mapping[str, float],
+    spending: Spending,
+    presence: Mapping[str, Any] | None = None,
+) -> Facts:
+    """A round's record in a form that JSON keeps: infinities as None."""
+    names = ("dp_method", *CURVES, *FIGURES)
+    figures = {name: json_value(getattr(spending, name)) for name in names}
+    return {"round": number, "metrics": dict(metrics), PRESENCE: presence, **figures}
 
 
 class RoundHistory:

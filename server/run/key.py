@@ -25,7 +25,7 @@ def new_key(config: Config) -> bytes:
     return hashlib.blake2b(seed, digest_size=KEY_BYTES, person=b"run key").digest()
 
 
-def kept_key(config: Config, directory: RunDirectory) -> bytes:
+def load_key(config: Config, directory: RunDirectory) -> bytes:
     """The key of the run in ``directory``: drawn when it starts, the same when it goes on.
 
     Raises:

@@ -83,7 +83,7 @@ def _here(directory: RunDirectory, ledger: Ledger) -> Binding:
     )
 
 
-def _kept(directory: RunDirectory) -> Binding | None:
+def _load_binding(directory: RunDirectory) -> Binding | None:
     """The place that the run is bound to, where its folder says it."""
     try:
         return Binding(**directory.load_place() or {})
@@ -92,7 +92,7 @@ def _kept(directory: RunDirectory) -> Binding | None:
 
 
 def _check_bound(directory: RunDirectory, ledger: Ledger) -> None:
-    place, here = _kept(directory), _here(directory, ledger)
+    place, here = _load_binding(directory), _here(directory, ledger)
     if place is None:
         why = "does not say where it lay"
     elif (place.run_id, place.path) != (here.run_id, here.path):
@@ -137,7 +137,7 @@ def check_mirror(ledger: Ledger, rows: list[LedgerRow]) -> None:
 
 def _check_store(directory: RunDirectory, store: Store, rows: int, stored: int) -> None:
     """Refuse a store that lacks rounds which the run had stored before its last state."""
-    place = _kept(directory)
+    place = _load_binding(directory)
     if stored > max(rows, 0 if place is None else place.entries):
         raise RunDirectoryError(
             f"the store {store.place} has {rows} entries of this run, and {stored} were stored: "

@@ -1,8 +1,8 @@
-"""How a run goes, for its operator: a line of the log a round, and ``status.json`` in its folder.
+"""How a run goes, for its operator: a line of the log a round, ``status.json``, and a display.
 
-It says rounds, both ε, how the run is computed, and how many nodes were asked and answered. Every
-node is asked each round, whichever users were drawn, so none of it tells of a draw; no count of
-users or records is in it, and no time.
+The file says rounds, both ε, how the run is computed, and how many nodes were asked and answered.
+Every node is asked each round, whichever users were drawn, so none of it tells of a draw; no count
+of users or records is in it, and no time.
 """
 
 from __future__ import annotations
@@ -10,85 +10,94 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 from fedlens.accountant.account import Spending
 from fedlens.accountant.wording import shown
 from fedlens.foundation.json_values import json_value
+from fedlens.server.config.schedule import expected_work, total_rounds
+from fedlens.server.config.tree import Config
+from fedlens.server.ledger.run_ledger import RunLedger
 from fedlens.server.run.directory import RunDirectory
+from fedlens.server.run.observer import FinishedRound, RunObserver
+from fedlens.server.run.sealed import Attendance
+from fedlens.store import RunStatus
 
 logger = logging.getLogger(__name__)
 
 STATUS_FILE = "status.json"
 
 
-@dataclass(frozen=True)
-class Attendance:
-    """Which replies of a round came and counted."""
-
-    asked: int = 0
-    answered: int = 0
-    refused: tuple[str, ...] = ()
-    """Why each reply that was refused was; no reason quotes a value."""
-
-    @property
-    def missing(self) -> int:
-        """Nodes that did not answer, or said that they failed."""
-        return self.asked - self.answered - len(self.refused)
-
-
-class RunStatusFile:
+class RunStatusFile(RunObserver):
     """The file and the log of one run."""
 
-    def __init__(self, directory: RunDirectory, rounds: int) -> None:
-        self._directory = directory
+    def __init__(
+        self,
+        directory: RunDirectory,
+        rounds: int,
+        nodes: int = 0,
+        computed_by: Mapping[str, str] | None = None,
+        generator: str = "",
+    ) -> None:
+        """Take up what an earlier process of the run wrote.
+
+        Args:
+            directory: the run's.
+            rounds: how many are planned.
+            nodes: how many are enrolled.
+            computed_by: the engine of each task that leaves a choice.
+            generator: in which precision and by how many threads it is trained.
+        """
+        self._directory, self._nodes = directory, nodes
+        self._computed_by, self._generator = dict(computed_by or {}), generator
         self._facts: dict[str, Any] = {
             "status": "running",
             "round": 0,
             "rounds": rounds,
             "output": str(directory.path),
-            **_kept(directory),
+            **_load(directory),
         }
         self._facts.update(status="running", rounds=rounds, output=str(directory.path))
 
-    def began(
-        self, round_number: int, nodes: int, computed_by: Mapping[str, str], generator: str
-    ) -> None:
-        """The nodes are enrolled, and training begins or goes on.
-
-        Args:
-            round_number: rounds behind.
-            nodes: how many are enrolled.
-            computed_by: the engine of each task that leaves a choice.
-            generator: in which precision and by how many threads it is trained.
-        """
-        for task, engine in computed_by.items():
+    def begin(self, rounds: Sequence[FinishedRound]) -> None:
+        """The nodes are enrolled, and training begins or goes on."""
+        for task, engine in self._computed_by.items():
             logger.info("nodes compute %s's local steps by: %s", task, engine)
         logger.info(
             "%d nodes are enrolled; the generator trains in %s; "
             "round %d of %d comes next; output in %s",
-            *(nodes, generator, round_number + 1, self._facts["rounds"], self._directory.path),
+            *(
+                self._nodes,
+                self._generator,
+                len(rounds) + 1,
+                self._facts["rounds"],
+                self._directory.path,
+            ),
         )
         # a run that goes on elsewhere may go on in another way: all of them are told
         before = self._facts.get("computed_by", {}).get("generator", "")
         ways = [way for way in before.split("; ") if way]
-        known = {**computed_by, "generator": "; ".join(dict.fromkeys([*ways, generator]))}
-        self._write(round=round_number, nodes_asked=nodes, computed_by=known)
+        ways = list(dict.fromkeys([*ways, self._generator]))
+        known = {**self._computed_by, "generator": "; ".join(ways)}
+        self._write(round=len(rounds), nodes_asked=self._nodes, computed_by=known)
 
-    def finished_round(self, number: int, attendance: Attendance, spending: Spending) -> None:
+    def finish_round(
+        self, round_: FinishedRound, attendance: Attendance, spending: Spending
+    ) -> None:
         """A whole round is behind the model."""
         logger.info(
             "round %d of %d: DP ε %s at δ %g, Bayesian DP ε %s at δ %g; %d of %d nodes answered, "
             "%d missing, %d refused%s",
-            *(number, self._facts["rounds"], shown(spending.dp_epsilon), spending.delta_dp),
+            *(round_.number, self._facts["rounds"], shown(spending.dp_epsilon), spending.delta_dp),
             *(shown(spending.bdp_sound), spending.delta_bdp, attendance.answered),
             *(attendance.asked, attendance.missing, len(attendance.refused)),
             _reasons(attendance.refused),
         )
         self._write(
-            round=number,
+            round=round_.number,
             nodes_asked=attendance.asked,
             nodes_answered=attendance.answered,
             nodes_missing=attendance.missing,
@@ -96,9 +105,7 @@ class RunStatusFile:
             **_figures(spending),
         )
 
-    def ended(
-        self, status: str, reason: str | None = None, spending: Spending | None = None
-    ) -> None:
+    def end(self, status: RunStatus, reason: str | None, spending: Spending | None = None) -> None:
         """The run ended: ``finished``, ``stopped-by-budget``, ``interrupted`` or ``failed``.
 
         ``spending`` is what it guarantees as it ended, if it spent anything.
@@ -116,13 +123,13 @@ class RunStatusFile:
         self._directory.save(STATUS_FILE, (content + "\n").encode(), private=True)
 
 
-def _kept(directory: RunDirectory) -> dict[str, Any]:
+def _load(directory: RunDirectory) -> dict[str, Any]:
     """What an earlier process of the run wrote; nothing where it cannot be read."""
     try:
-        kept = json.loads((directory.path / STATUS_FILE).read_text(encoding="utf-8"))
+        found = json.loads((directory.path / STATUS_FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return kept if isinstance(kept, dict) else {}
+    return found if isinstance(found, dict) else {}
 
 
 def _figures(spending: Spending) -> dict[str, float | None]:
@@ -136,3 +143,36 @@ def _figures(spending: Spending) -> dict[str, float | None]:
 
 def _reasons(refused: Sequence[str]) -> str:
     return f" ({'; '.join(sorted(set(refused)))})" if refused else ""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run is, for displays."""
+
+    round: int
+    rounds: int
+    share: float
+    """Share of the present round's generator steps that are done."""
+    whole: float
+    """Share of the run's expected work that is done, for the time that is left."""
+    spending: Spending
+
+
+OnProgress = Callable[[Progress], None]
+
+
+class ProgressDisplay(RunObserver):
+    """Tells a display how far a run is, at every step of its generator."""
+
+    def __init__(self, config: Config, ledger: RunLedger, on_progress: OnProgress | None) -> None:
+        """``on_progress`` is told; None for no display."""
+        self._rounds, self._ledger, self._tell = total_rounds(config), ledger, on_progress
+        self._work = list(accumulate(expected_work(config), initial=0))
+
+    def show_step(self, number: int, share: float) -> None:
+        """A share of a round's steps is done."""
+        if self._tell is None:
+            return
+        behind, before = self._work[number], self._work[number - 1]
+        whole = (before + share * (behind - before)) / self._work[-1]
+        self._tell(Progress(number, self._rounds, share, whole, self._ledger.spending()))

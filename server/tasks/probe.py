@@ -21,7 +21,7 @@ from fedlens.models.probes.asking import parse_probe
 from fedlens.models.vectors import to_vector
 from fedlens.server.config.section import ConfigError
 from fedlens.server.config.tasks import AnnotatorConfig, ProbeConfig
-from fedlens.server.ledger.released_annotator import released_annotator
+from fedlens.server.ledger.prior_runs import load_released_annotator
 from fedlens.server.run.arrays import Arrays
 from fedlens.server.tasks.annotator import AnnotatorTask
 from fedlens.server.tasks.protocol import Request, Samples, TaskContext
@@ -58,7 +58,7 @@ class ProbeTask:
     def _find_network(self, context: TaskContext) -> None:
         if self._settings.model:
             given = f"{self._where}.model", self._settings.model
-            known = released_annotator(*given, context.shape, context.record_classes)
+            known = load_released_annotator(*given, context.shape, context.record_classes)
             self._known = known.settings, known.vector
             return
         found = [task for task in context.earlier.values() if isinstance(task, AnnotatorTask)]

@@ -18,6 +18,8 @@ from flwr.app import Context
 from numpy.typing import NDArray
 
 from fedlens.accountant.bayesian.noised_norms import PUBLIC_BINS, NoisedNorms
+from fedlens.accountant.events import SubsampledGaussian
+from fedlens.accountant.ledger.chain import LedgerEntry
 from fedlens.client.app import build_client_app
 from fedlens.client.messages import TrainReply
 from fedlens.client.tasks.protocol import ClientTaskFactory
@@ -29,8 +31,8 @@ from fedlens.server.federation.enrolment import Federation, enrol
 from fedlens.server.federation.roster import Roster
 from fedlens.server.learning.learner import Asked, Learner
 from fedlens.server.round.aggregation import Aggregate
-from fedlens.server.round.masked_step import SecureStep
-from fedlens.server.round.step import NoUsableReply, PrivateStep, StepPlan
+from fedlens.server.round.masked_step import SealedMasks, SecureStep
+from fedlens.server.round.step import NoUsableReply, PrivateStep, SealedSum, StepPlan
 from fedlens.server.tasks.protocol import ServerTask
 from fedlens.simulations.audits.listening import ListeningGrid
 from fedlens.simulations.audits.made_up import MadeUpUsers, made_up_images
@@ -149,6 +151,30 @@ def unhidden(config: Config) -> Config:
     return config.updated({**hidden, **others, "split.side": "none"})
 
 
+@dataclass(frozen=True)
+class PaperCharge:
+    """Pays for a round of an audit on paper: made-up users lose nothing, and no ledger is kept."""
+
+    event: SubsampledGaussian
+    number: int
+
+    @property
+    def entry(self) -> LedgerEntry:
+        """A line that no ledger holds."""
+        return LedgerEntry(self.number - 1, self.number, self.event, "audit", "", None, "", "")
+
+    def pay(self, norms: NoisedNorms | None = None) -> LedgerEntry:
+        """Nothing is written."""
+        return self.entry
+
+    def pay_ahead(self, *, norms: bool) -> PaperCharge:
+        """Nothing is written."""
+        return self
+
+    def book(self, norms: NoisedNorms | None) -> None:
+        """Nothing is written."""
+
+
 class AuditStage:
     """Nodes with made-up users, and the real private step of one task over them."""
 
@@ -192,7 +218,7 @@ class AuditStage:
             StepPlan(config, task, self.grid, federation, audited.size, largest_reply)
         )
         nodes = len(hosts) if schedule.record_mode else 1
-        self._clip, self._size = task.settings.clipping_norm, audited.size
+        self._clip, self._size, self._event = task.settings.clipping_norm, audited.size, task.event
         self._denominator = denominator(config, task.settings)
         self._scale = self._denominator * nodes / self._clip
         self._norms: Floats | None = None
@@ -218,24 +244,18 @@ class AuditStage:
             float64 [P], and how many replies were refused; zeros where no reply could be used.
         """
         self._norms = np.zeros(PUBLIC_BINS)
-        try:
-            release, found, refused = self._carried_out(number)
-        except NoUsableReply:
-            return np.zeros(self._size), len(self._hosts)
-        self._norms = None if found is None else np.array(found.counts)
-        return release * self._scale, refused
-
-    def _carried_out(self, number: int) -> tuple[Floats, NoisedNorms | None, int]:
-        step = self._step
-        if isinstance(step, SecureStep) and step.noised_by_nodes:
-            release, found = step.opened(step.mask(number, self._asked), number)
+        sealed = self._step.ask(number, self._asked)
+        if isinstance(sealed, SealedMasks):
             # no one else knows what was counted: all are drawn, and none of them holds a record
             self._counted = np.eye(1, PUBLIC_BINS)[0] * sum(len(host) for host in self._hosts)
-            return release, found, 0
-        aggregate = self.gathered(number)
-        self._counted = _in_public_bins(aggregate.norms)
-        found = step.evidence(aggregate, number)
-        return step.release(aggregate, number), found, len(aggregate.refused)
+        elif isinstance(sealed, SealedSum):
+            self._counted = _in_public_bins(sealed.aggregate.norms)
+        try:
+            release = sealed.open(PaperCharge(self._event, number))
+        except NoUsableReply:
+            return np.zeros(self._size), len(self._hosts)
+        self._norms = None if release.norms is None else np.array(release.norms.counts)
+        return release.values * self._scale, len(release.attendance.refused)
 
     def lies(self) -> dict[str, Lie]:
         """Of masked sums: what a hostile node makes of its own, that no total may hold."""

@@ -28,7 +28,7 @@ from fedlens.server.config.tree import Config
 from fedlens.server.ledger.run_ledger import spending_of
 from fedlens.server.run.arrays import digest_of
 from fedlens.server.run.directory import RunDirectory
-from fedlens.server.run.progress import Observer
+from fedlens.server.run.status import OnProgress
 from fedlens.server.run.store import VARIABLE
 from fedlens.server.training import Outcome
 from fedlens.simulations.transports.flower_app import (
@@ -54,7 +54,7 @@ class TransportError(FedlensError, RuntimeError):
 
 
 def train_through_ray(
-    config: Config, directory: RunDirectory, store_url: str, observer: Observer | None
+    config: Config, directory: RunDirectory, store_url: str, observer: OnProgress | None
 ) -> Outcome:
     """Train with ``flwr run`` over simulated SuperNodes.
 

@@ -39,9 +39,9 @@ def test_the_code_as_it_is_raises_no_alarm(known, verdicts, noise):
 @pytest.mark.law("audits: canaries take the real way")
 def test_a_canary_goes_through_the_masked_sum(known, source, noise, monkeypatch):
     opened = []
-    real = SecureStep._opened
+    real = SecureStep._open
     monkeypatch.setattr(
-        SecureStep, "_opened", lambda step, sum_: opened.append(1) or real(step, sum_)
+        SecureStep, "_open", lambda step, sum_: opened.append(1) or real(step, sum_)
     )
     probe = clip_probe(AuditedTask.of(masked(known, noise)), source)
     assert opened and probe.taken == () and probe.refused == 0

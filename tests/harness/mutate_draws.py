@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedlens.client.update.silo import drawn, noised
-from fedlens.server.federation.roster import Cohort, Roster, draw_cohort
+from fedlens.server.federation.roster import DrawnUsers, Roster, draw_users
 from fedlens.server.round.aggregation import noised_mean
 
 Draw = Callable[[int, float, np.random.Generator], NDArray[np.int64]]
@@ -24,7 +24,7 @@ Draw = Callable[[int, float, np.random.Generator], NDArray[np.int64]]
 def drawn_by(broken: Draw) -> Iterator[None]:
     """Users of each node, or its records, are drawn by ``broken``."""
 
-    def users(roster: Roster, sampling_rate: float, source: object) -> Cohort:
+    def users(roster: Roster, sampling_rate: float, source: object) -> DrawnUsers:
         chance = np.random.default_rng()
         return [tuple(broken(n, sampling_rate, chance).tolist()) for n in roster.users]
 
@@ -33,7 +33,7 @@ def drawn_by(broken: Draw) -> Iterator[None]:
         return torch.from_numpy(broken(count, rate, np.random.default_rng()))
 
     with ExitStack() as stack:
-        stack.enter_context(patch("fedlens.server.round.step.draw_cohort", users))
+        stack.enter_context(patch("fedlens.server.round.step.draw_users", users))
         stack.enter_context(patch("fedlens.client.record_sums.drawn", records))
         yield
 
@@ -78,8 +78,8 @@ def realised_denominator() -> Iterator[None]:
     """Sums are divided by how many took part."""
     counted: list[int] = [0]
 
-    def users(*given: Any) -> Cohort:
-        cohort = draw_cohort(*given)
+    def users(*given: Any) -> DrawnUsers:
+        cohort = draw_users(*given)
         counted[0] = sum(map(len, cohort))
         return cohort
 
@@ -97,7 +97,7 @@ def realised_denominator() -> Iterator[None]:
 
     with ExitStack() as stack:
         for home, fault in (
-            ("fedlens.server.round.step.draw_cohort", users),
+            ("fedlens.server.round.step.draw_users", users),
             ("fedlens.client.record_sums.drawn", records),
             ("fedlens.server.round.step.noised_mean", divided),
             ("fedlens.client.record_sums.noised", scaled),

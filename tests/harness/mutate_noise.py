@@ -18,8 +18,9 @@ import fedlens.client.update.silo
 import fedlens.server.round.step
 from fedlens.accountant.noise import TEST_MODE_VARIABLE
 from fedlens.client.update.silo import noised
+from fedlens.server.round.aggregation import BoundedSum
 from fedlens.server.round.aggregation import noised_mean as mean
-from fedlens.server.round.step import PrivateStep
+from fedlens.server.round.step import SealedSum
 
 Floats = NDArray[np.float64]
 SEED = 7
@@ -43,18 +44,18 @@ Change = Callable[[Floats, At], Floats]
 @contextmanager
 def changed(change: Change) -> Iterator[None]:
     """``change`` of the noise is added in its place."""
-    rounds, release = [0], PrivateStep.release
+    rounds, open_sum = [0], SealedSum.open
 
-    def released(self: PrivateStep, aggregate: Any, number: int) -> Any:
-        rounds[0] = number
-        return release(self, aggregate, number)
+    def opened(self: SealedSum, charge: Any) -> Any:
+        rounds[0] = self.number
+        return open_sum(self, charge)
 
-    def on_server(total: Floats, **given: Any) -> Floats:
+    def on_server(total: BoundedSum, **given: Any) -> Floats:
         by = given["denominator"]
-        drawn = mean(total, **given) * by - total
-        deviation = given["noise_multiplier"] * given["clipping_norm"]
+        drawn = mean(total, **given) * by - total.values
+        deviation = given["noise_multiplier"] * total.sensitivity
         at = At(rounds[0], 0, 0, deviation)
-        found: Floats = (total + change(drawn, at)) / by
+        found: Floats = (total.values + change(drawn, at)) / by
         return found
 
     def on_node(total: Tensor, request: Any, node: int, step: int) -> Tensor:
@@ -65,7 +66,7 @@ def changed(change: Change) -> Iterator[None]:
         return total + torch.from_numpy(change(drawn, at))
 
     with ExitStack() as stack:
-        stack.enter_context(patch.object(PrivateStep, "release", released))
+        stack.enter_context(patch.object(SealedSum, "open", opened))
         stack.enter_context(patch("fedlens.server.round.step.noised_mean", on_server))
         stack.enter_context(patch("fedlens.client.record_sums.noised", on_node))
         yield
@@ -175,8 +176,8 @@ def fixed_seed() -> Iterator[None]:
 def before_the_clip() -> Iterator[None]:
     """What is noised is clipped again."""
 
-    def on_server(total: Floats, **given: Any) -> Floats:
-        return _short(mean(total, **given), given["clipping_norm"] / given["denominator"])
+    def on_server(total: BoundedSum, **given: Any) -> Floats:
+        return _short(mean(total, **given), total.sensitivity / given["denominator"])
 
     def on_node(total: Tensor, request: Any, node: int, step: int) -> Tensor:
         found = noised(total, request, node, step).numpy()

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from fedlens.accountant.bayesian.noised_norms import PUBLIC_BINS, NoisedNorms, SplitNoise
 from fedlens.accountant.bayesian.noised_norms import noised_norms as real
 from fedlens.accountant.noise import gaussian
+from fedlens.server.round.aggregation import BoundedSum
 
 Floats = NDArray[np.float64]
 Change = Callable[[Floats], Floats]
@@ -59,15 +60,15 @@ def shared_with_the_sum() -> Iterator[None]:
         last[0] = noise
         return noise
 
-    def on_server(total: Floats, **given: Any) -> Floats:
-        deviation = given["noise_multiplier"] * given["clipping_norm"]
+    def on_server(total: BoundedSum, **given: Any) -> Floats:
+        deviation = given["noise_multiplier"] * total.sensitivity
         rest = gaussian(
-            len(total) - PUBLIC_BINS,
+            len(total.values) - PUBLIC_BINS,
             noise_multiplier=given["noise_multiplier"],
-            sensitivity=given["clipping_norm"],
+            sensitivity=total.sensitivity,
             source=given["source"],
         )
-        found: Floats = (total + np.append(last[0] * deviation, rest)) / given["denominator"]
+        found: Floats = (total.values + np.append(last[0] * deviation, rest)) / given["denominator"]
         return found
 
     with ExitStack() as stack:

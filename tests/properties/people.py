@@ -212,7 +212,7 @@ class Stage:
         with _drawn(drawn):
             aggregate = step.gather(1, self.asked)
         assert not aggregate.refused
-        return Gathered(aggregate.total, aggregate.norms, grid.requests, grid.replies)
+        return Gathered(aggregate.total.values, aggregate.norms, grid.requests, grid.replies)
 
 
 @dataclass(frozen=True)
@@ -249,12 +249,12 @@ def size_of(content) -> int:
 @contextmanager
 def _drawn(cohort):
     """Have the server draw these users."""
-    real = private_step.draw_cohort
-    private_step.draw_cohort = lambda *_: cohort
+    real = private_step.draw_users
+    private_step.draw_users = lambda *_: cohort
     try:
         yield
     finally:
-        private_step.draw_cohort = real
+        private_step.draw_users = real
 
 
 def staged(kind: str, unit: str = "user", **changes: object) -> Stage:

@@ -12,5 +12,10 @@ class EchoConfig(FrozenConfig):
 
     kind: Literal["echo"] = "echo"
 
+    @property
+    def purpose(self) -> str:
+        """What the ledger says that a round is for."""
+        return "echo round"
+
 
 ECHO = TaskKind(EchoConfig, "fedlens.server.tasks.frozen:FrozenTask")

@@ -1,12 +1,23 @@
 """The server trusts no reply, and noises a sum once."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
 
 from fedlens.accountant.noise import FixedSeedRefused, gaussian, private_source
 from fedlens.client.messages import TrainReply
-from fedlens.server.round.aggregation import Answer, Limits, combine, noised_mean
+from fedlens.foundation.errors import WrongUse
+from fedlens.server.config.trimming import Trimming
+from fedlens.server.round.aggregation import (
+    ONE_USER,
+    Answer,
+    BoundedSum,
+    Limits,
+    combine,
+    noised_mean,
+)
 
 SIZE, BINS, CLIP = 6, 64, 0.5
 LIMITS = Limits(size=SIZE, norm=CLIP, evidence=True)
@@ -23,7 +34,7 @@ def answer(node=0, asked=2, total=None, norms=None):
 def test_sound_replies_are_added_up_in_the_order_of_the_nodes():
     answers = [answer(1, total=np.full(SIZE, 0.2)), answer(0, total=np.full(SIZE, 0.1))]
     aggregate = combine(answers, LIMITS)
-    assert aggregate.total.tolist() == pytest.approx([0.3] * SIZE)
+    assert aggregate.total.values.tolist() == pytest.approx([0.3] * SIZE)
     assert aggregate.norms[-1] == 4 and aggregate.refused == ()
 
 
@@ -50,7 +61,7 @@ def test_sound_replies_are_added_up_in_the_order_of_the_nodes():
 def test_an_unsound_reply_is_left_out_whole_and_named_without_values(bad, reason):
     with np.errstate(over="ignore", invalid="ignore"):
         aggregate = combine([answer(0), bad], LIMITS)
-    assert aggregate.total.tolist() == pytest.approx([0.01] * SIZE)
+    assert aggregate.total.values.tolist() == pytest.approx([0.01] * SIZE)
     assert aggregate.norms.sum() == 2
     ((node, said),) = aggregate.refused
     assert node == 1 and any(word in said for word in reason.split("|"))
@@ -74,21 +85,43 @@ def test_in_record_mode_a_change_beyond_the_weight_limits_is_refused():
     ]
     sound = answer(0, total=np.full(SIZE, 1.0), norms=empty)
     aggregate = combine([sound, *huge], limits)
-    assert aggregate.total.tolist() == [1.0] * SIZE
+    assert aggregate.total.values.tolist() == [1.0] * SIZE
     assert [node for node, _ in aggregate.refused] == [1, 2]
 
 
 def test_a_round_without_users_gives_zeros_that_are_noised_all_the_same():
     aggregate = combine([], Limits(4000, CLIP, evidence=True))
-    assert not aggregate.total.any()
+    assert not aggregate.total.values.any()
     release = noised_mean(
         aggregate.total,
         noise_multiplier=2.0,
-        clipping_norm=CLIP,
         denominator=10.0,
         source=private_source(-1),
     )
     assert stats.kstest(release / (2.0 * CLIP / 10.0), "norm").pvalue > 1e-6
+
+
+@pytest.mark.parametrize("sensitivity", [0.5, 2.0])
+def test_noise_is_scaled_to_the_sensitivity_that_came_with_the_sum(sensitivity):
+    total = BoundedSum(np.zeros(4000), sensitivity, ONE_USER)
+    release = noised_mean(total, noise_multiplier=2.0, denominator=10.0, source=private_source(-1))
+    assert stats.kstest(release / (2.0 * sensitivity / 10.0), "norm").pvalue > 1e-6
+
+
+def test_a_sum_carries_the_bound_that_was_checked():
+    assert combine([answer(0)], LIMITS).total.sensitivity == CLIP
+    trimming = Trimming(2, 100, CLIP)
+    enrolled = [replace(answer(node), enrolled=2) for node in range(5)]
+    trimmed = combine(enrolled, LIMITS, trimming).total
+    assert trimmed.sensitivity == trimming.sensitivity(SIZE) > CLIP
+
+
+def test_what_nodes_noised_themselves_is_not_noised_again():
+    limits = Limits(size=SIZE, norm=3.0, evidence=False)
+    noised = combine([answer(0, norms=np.zeros(0, dtype=np.int64))], limits).total
+    for z in (0.0, 1.0):
+        with pytest.raises(WrongUse, match="takes no noise"):
+            noised_mean(noised, noise_multiplier=z, denominator=1.0, source=private_source(-1))
 
 
 @pytest.mark.law("1: the noise is exact, secret and drawn once")
@@ -120,7 +153,8 @@ def test_what_one_node_sends_cannot_change_how_anothers_sum_is_rounded():
     users = [np.rint(source.normal(size=SIZE) * 2**25) * 2.0**-31 for _ in range(2)]
     odd = answer(1, total=source.normal(size=SIZE) * 0.1)
     both, one = (
-        combine([answer(0, total=total), odd], LIMITS).total for total in (sum(users), users[0])
+        combine([answer(0, total=total), odd], LIMITS).total.values
+        for total in (sum(users), users[0])
     )
     assert np.array_equal(both - one, users[1])
 
@@ -129,9 +163,8 @@ def test_the_release_is_on_a_lattice_that_no_data_decides():
     step = 2.0**-37  # of C = 0.5: 2^36 steps
     for total in (np.zeros(500), np.full(500, 1 / 3), np.full(500, -1e-7)):
         release = noised_mean(
-            total,
+            BoundedSum(total, CLIP, ONE_USER),
             noise_multiplier=2.0,
-            clipping_norm=CLIP,
             denominator=1.0,
             source=private_source(-1),
         )
@@ -144,7 +177,6 @@ def test_the_denominator_is_not_the_number_of_replies():
     release = noised_mean(
         few.total,
         noise_multiplier=0,
-        clipping_norm=CLIP,
         denominator=50.0,
         source=private_source(-1),
     )

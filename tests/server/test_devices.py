@@ -19,7 +19,7 @@ from torch.nn import functional as F
 
 from fedlens.client.tasks import CLIENT_TASKS
 from fedlens.client.tasks.frozen import public_features
-from fedlens.server.learning.background import Ahead
+from fedlens.server.learning.background import BackgroundTraining
 from fedlens.server.run.arrays import Arrays
 from fedlens.server.run.directory import RunDirectory, load_generator
 
@@ -104,7 +104,7 @@ def shown(*_said: object) -> None:
 def beside(monkeypatch):
     """How much of what is made beside the rounds, in its own thread, is on the pretended GPU."""
     computed: list[int] = []
-    work = Ahead._work
+    work = BackgroundTraining._work
 
     def watch(memory):
         def held(self):
@@ -112,7 +112,7 @@ def beside(monkeypatch):
                 work(self)
                 computed.append(memory.computed)
 
-        monkeypatch.setattr(Ahead, "_work", held)
+        monkeypatch.setattr(BackgroundTraining, "_work", held)
 
     return watch, computed
 
@@ -124,7 +124,7 @@ def test_a_run_with_a_pretended_gpu_trains_the_same_and_mixes_nothing(
 ):  # fmt: skip
     config = small_config(**{k.replace(".", "__"): v for k, v in SCHEDULES[name].items()})
     (watch, seen), (watch_beside, computed) = on_the_device, beside
-    monkeypatch.setattr("fedlens.server.round.loop.has_spare_cores", lambda threads: True)
+    monkeypatch.setattr("fedlens.server.round.samples.has_spare_cores", lambda threads: True)
     monkeypatch.setattr("fedlens.client.app.logger.warning", shown)
     wanted = trained(run_small, config, tmp_path, "processor")
     public_features.cache_clear()  # what is kept there is on the device of another test

@@ -7,14 +7,14 @@ import pytest
 
 from fedlens.server.config.mechanism import release_deviation
 from fedlens.server.round import releases as kept
-from fedlens.server.round.releases import KeptReleaseError, kept_releases
+from fedlens.server.round.releases import ReleaseArchiveError, load_releases
 from fedlens.server.run.directory import RunDirectory
 
 
 def test_a_run_keeps_what_it_released_and_what_it_asked(small_config, run_small, tmp_path):
     config = small_config(tasks__critic__kind="frozen")
     run_small(config)
-    found = kept_releases(tmp_path / "run")
+    found = load_releases(tmp_path / "run")
     assert [one.request.round for one in found] == [1, 2, 3]
     state = RunDirectory(tmp_path / "run").load_state()
     total = sum(one.release for one in found)
@@ -31,7 +31,7 @@ def test_weights_of_later_rounds_come_back_whole_from_the_stretch_that_changed(
     small_config, run_small, tmp_path
 ):
     run_small(small_config(tasks__critic__kind="wgan"))
-    first, _, third = kept_releases(tmp_path / "run")
+    first, _, third = load_releases(tmp_path / "run")
     assert first.request.weights.keys() == third.request.weights.keys()
     for name, vector in third.request.weights.items():
         assert vector.shape == first.request.weights[name].shape and np.isfinite(vector).all()
@@ -52,19 +52,19 @@ def test_rounds_that_there_is_no_room_for_are_left_out_but_never_the_warm_ups(
 ):
     monkeypatch.setattr(kept, "MOST_BYTES", 1)
     run_small(small_config(tasks__critic__kind="wgan"))
-    assert kept_releases(tmp_path / "run") == []
+    assert load_releases(tmp_path / "run") == []
     run_small(small_config(tasks__critic__kind="frozen"), name="warm")
-    assert len(kept_releases(tmp_path / "warm")) == 3
+    assert len(load_releases(tmp_path / "warm")) == 3
 
 
 def test_a_sum_without_noise_is_no_release_and_is_not_kept(small_config, run_small, tmp_path):
     run_small(small_config(tasks__critic__kind="frozen", tasks__critic__noise_multiplier=0.0))
-    assert kept_releases(tmp_path / "run") == []
+    assert load_releases(tmp_path / "run") == []
 
 
 def test_a_damaged_file_is_named(small_config, run_small, tmp_path):
     run_small(small_config(tasks__critic__kind="frozen"))
     path = tmp_path / "run" / "releases" / "round-000002.safetensors"
     path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(KeptReleaseError, match=r"round-000002\.safetensors is damaged"):
-        kept_releases(tmp_path / "run")
+    with pytest.raises(ReleaseArchiveError, match=r"round-000002\.safetensors is damaged"):
+        load_releases(tmp_path / "run")

@@ -451,7 +451,7 @@ def test_nodes_without_a_key_are_named_where_others_have_one(config, key, caplog
     def warned(town):
         caplog.clear()
         there = membership.Membership(made, town, enrol(town, made))
-        there.ready()
+        there.wait_for_quorum()
         return [m for m in caplog.messages if "no keyed numbers" in m]
 
     some = Town(made, **key)

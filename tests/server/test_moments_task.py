@@ -22,7 +22,7 @@ from fedlens.server.config.schedule import planned_epsilon
 from fedlens.server.config.tree import Config, ConfigError
 from fedlens.server.federation.contract_check import EnrolmentError
 from fedlens.server.learning.privatizer import kept_filter_weights
-from fedlens.server.ledger.run_ledger import RunLedger, spending_of
+from fedlens.server.ledger.run_ledger import RoundCharge, spending_of
 from fedlens.server.round.step import NoUsableReply, PrivateStep
 from fedlens.server.run.directory import RunDirectory, RunDirectoryError
 from fedlens.server.tasks import server_task
@@ -155,7 +155,7 @@ def test_another_run_takes_the_filter_with_its_ledger(alone, small_config, run_s
 
 
 CUTS = [
-    (RunLedger, "charge", "before", 2),
+    (RoundCharge, "pay", "before", 2),
     (RunDirectory, "save_release", "after", 1),
     (RunDirectory, "save_release", "after", 2),
     (MomentsTask, "apply_release", "after", 1),

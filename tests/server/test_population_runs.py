@@ -20,10 +20,11 @@ from fedlens.accountant.ledger.population import Population, PopulationError, Po
 from fedlens.client.app import build_client_app
 from fedlens.server.app import app
 from fedlens.server.config.mechanism import round_event
+from fedlens.server.config.schedule import task_at
 from fedlens.server.config.tree import ConfigError
 from fedlens.server.ledger.population import joined, population_folder
 from fedlens.server.ledger.run_ledger import RunLedger
-from fedlens.server.round.step import NoUsableReply, PrivateStep
+from fedlens.server.round.step import NoUsableReply, PrivateStep, SealedSum
 from fedlens.server.run.directory import RunDirectory, RunDirectoryError
 from fedlens.store import open_store
 
@@ -215,17 +216,17 @@ def test_a_budget_taken_by_another_while_nodes_work_releases_nothing(
         return gather(self, number, asked)
 
     monkeypatch.setattr(PrivateStep, "gather", slow)
-    monkeypatch.setattr(PrivateStep, "release", _counting(PrivateStep.release, released := []))
+    monkeypatch.setattr(SealedSum, "_noise_sum", _counting(SealedSum._noise_sum, released := []))
     outcome = run_small(config())
     assert outcome.rounds == 1 and "clinic" in outcome.stopped
     assert released == [1] and check(tmp_path, "run") == 2
     assert len(Ledger.verify(tmp_path / "run" / "ledger.jsonl")) == 1
 
 
-def _counting(release, calls):
-    def counted(self, aggregate, number):
-        calls.append(number)
-        return release(self, aggregate, number)
+def _counting(noise_sum, calls):
+    def counted(self):
+        calls.append(self.number)
+        return noise_sum(self)
 
     return counted
 
@@ -243,7 +244,7 @@ def test_a_population_harmed_while_nodes_work_releases_nothing(
         return gather(self, number, asked)
 
     monkeypatch.setattr(PrivateStep, "gather", harm)
-    monkeypatch.setattr(PrivateStep, "release", _counting(PrivateStep.release, released := []))
+    monkeypatch.setattr(SealedSum, "_noise_sum", _counting(SealedSum._noise_sum, released := []))
     with pytest.raises(LedgerError, match="cut"):
         run_small(config())
     assert released == [1]
@@ -395,5 +396,5 @@ def test_a_run_ledger_charges_the_population_first(config, clinic, tmp_path, mon
         return append(self, *args, **keywords)
 
     monkeypatch.setattr(Ledger, "append", watch)
-    run_ledger.charge(round_event(config(), config().tasks["critic"]), 1, None)
+    run_ledger.prepare_charge(task_at(config(), 1), 1).pay()
     assert order == ["clinic", "run"]

@@ -28,7 +28,7 @@ from fedlens.server.federation.roster import Roster
 from fedlens.server.learning.learner import Learner
 from fedlens.server.learning.pretrained_filter import check_filter, pretrained_filter
 from fedlens.server.learning.privatizer import kept_filter_weights
-from fedlens.server.ledger.run_ledger import RunLedger, spending_of
+from fedlens.server.ledger.run_ledger import RoundCharge, spending_of
 from fedlens.server.round.publication import Publication
 from fedlens.server.run.directory import RunDirectory, RunDirectoryError
 from fedlens.server.tasks.privatizer import PrivatizerTask
@@ -178,14 +178,14 @@ def test_a_run_goes_on_without_the_folder_that_its_filter_came_from(
 def test_the_filter_is_kept_before_anything_is_spent(
     first, second, run_small, monkeypatch, tmp_path
 ):
-    charge, kept_by_then = RunLedger.charge, []
+    charge, kept_by_then = RoundCharge.pay, []
 
-    def looked(run_ledger, *arguments):
+    def looked(paid, *arguments):
         kept_by_then.append((tmp_path / "run" / "checkpoint" / "filter.safetensors").exists())
-        return charge(run_ledger, *arguments)
+        return charge(paid, *arguments)
 
     config = second(first())
-    monkeypatch.setattr(RunLedger, "charge", looked)
+    monkeypatch.setattr(RoundCharge, "pay", looked)
     run_small(config)
     assert kept_by_then == [True] * 3
 
@@ -394,7 +394,7 @@ def test_what_the_filter_cost_is_said_wherever_the_guarantee_is(
     directory = RunDirectory.open(tmp_path / "run")
     before_its_end = f"sqlite:///{tmp_path / 'other.db'}"
     with open_store(before_its_end, create=True) as store:
-        Publication(config, directory, store, "another", "run").begin()
+        Publication(config, directory, store, "another", "run").enter_run()
         assert cost in store.run("another").guarantee
     assert main(["ledger", "show", str(tmp_path / "run")]) == 0
     assert cost in "".join(capsys.readouterr())

@@ -29,7 +29,7 @@ from fedlens.server.federation.contract_check import EnrolmentError
 from fedlens.server.generation.sampler import restored_filter
 from fedlens.server.learning.learner import Learner
 from fedlens.server.learning.privatizer import NothingLearned, kept_filter_weights
-from fedlens.server.ledger.run_ledger import RunLedger
+from fedlens.server.ledger.run_ledger import RoundCharge
 from fedlens.server.round.step import NoUsableReply, PrivateStep
 from fedlens.server.run.directory import RunDirectory, load_generator
 from fedlens.server.tasks.privatizer import PrivatizerTask
@@ -343,7 +343,7 @@ def test_the_focused_critic_looks_through_the_filter_too(
 
 CUTS = [
     (PrivateStep, "gather", "before", 2),
-    (RunLedger, "charge", "before", 1),
+    (RoundCharge, "pay", "before", 1),
     (RunDirectory, "save_release", "after", 1),
     (PrivatizerTask, "apply_release", "before", 2),
     (PrivatizerTask, "apply_release", "after", 1),

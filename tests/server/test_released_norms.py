@@ -16,6 +16,7 @@ from fedlens.accountant.ledger.ledger import Ledger
 from fedlens.client.app import build_client_app
 from fedlens.client.messages import TrainReply
 from fedlens.server.config.mechanism import round_event, round_noise
+from fedlens.server.config.tasks import TRAINING
 from fedlens.server.config.tree import ConfigError
 from fedlens.server.ledger.plan import planned
 from fedlens.server.ledger.run_ledger import RunLedger, spending_of
@@ -157,7 +158,7 @@ def test_the_filter_stops_before_the_round_that_could_pass_its_budget(
     assert shown == [(cut.spending.dp_epsilon, cut.spending.bdp_sound)] * 2
     assert cut.spending.dp_epsilon > account_so_far(config, directory)
     account = RunLedger(config, directory, "any")
-    assert account.refusal(round_event(config, config.tasks["critic"])) is not None
+    assert account.refusal(round_event(config, config.tasks["critic"]), TRAINING) is not None
 
 
 def shown_figures(outcome, directory):

@@ -13,7 +13,7 @@ from power_cuts import interrupted
 
 from fedlens.accountant.ledger.ledger import Ledger, LedgerError
 from fedlens.server.generation.generator import GeneratorTrainer
-from fedlens.server.ledger.run_ledger import RunLedger
+from fedlens.server.ledger.run_ledger import RoundCharge
 from fedlens.server.round.publication import Publication
 from fedlens.server.run.directory import RunDirectory, RunDirectoryError
 from fedlens.server.run.history import RoundHistory
@@ -26,15 +26,15 @@ POST_PROCESSING = [
     (RoundHistory, "append", "after"),
     (RunDirectory, "save_state", "before"),
     (RunDirectory, "save_state", "after"),
-    (Publication, "progress", "before"),
+    (Publication, "enter_rounds", "before"),
     (Publication, "samples", "before"),
     (Publication, "samples", "after"),
     (Store, "record_progress", "before"),
     (RunDirectory, "drop_release", "before"),
     (RunDirectory, "save_release", "after"),
-    (RunLedger, "charge", "before"),
+    (RoundCharge, "pay", "before"),
 ]
-LOSING = [(RunLedger, "charge", "after"), (RunDirectory, "save_release", "before")]
+LOSING = [(RoundCharge, "pay", "after"), (RunDirectory, "save_release", "before")]
 
 
 @pytest.fixture(scope="module")

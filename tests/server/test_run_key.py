@@ -6,14 +6,14 @@ import pytest
 
 from fedlens.server.config.tree import Config
 from fedlens.server.run.directory import RunDirectory
-from fedlens.server.run.key import FILE, RunKeyError, kept_key, new_key
+from fedlens.server.run.key import FILE, RunKeyError, load_key, new_key
 
 
 def test_a_key_is_drawn_once_and_kept_for_its_owner_alone(tmp_path):
     (tmp_path / "other").mkdir()
-    first, again = (kept_key(Config(), RunDirectory(tmp_path)) for _ in "ab")
+    first, again = (load_key(Config(), RunDirectory(tmp_path)) for _ in "ab")
     assert first == again and len(first) == 16
-    assert kept_key(Config(), RunDirectory(tmp_path / "other")) != first
+    assert load_key(Config(), RunDirectory(tmp_path / "other")) != first
     assert (tmp_path / FILE).stat().st_mode & 0o077 == 0
 
 
@@ -29,4 +29,4 @@ def test_in_test_mode_it_follows_from_the_seeds():
 def test_a_damaged_key_is_refused_rather_than_drawn_anew(tmp_path, text):
     (tmp_path / FILE).write_text(text)
     with pytest.raises(RunKeyError, match="damaged"):
-        kept_key(Config(), RunDirectory(tmp_path))
+        load_key(Config(), RunDirectory(tmp_path))

@@ -8,8 +8,9 @@ import pytest
 
 from fedlens.accountant.ledger.ledger import Ledger, LedgerError
 from fedlens.cli import main
+from fedlens.server.config.tasks import TRAINING
 from fedlens.server.generation.generator import GeneratorTrainer
-from fedlens.server.ledger.run_ledger import RunLedger
+from fedlens.server.ledger.run_ledger import RoundCharge, RunLedger
 from fedlens.server.round.step import PrivateStep
 from fedlens.server.run.directory import RunDirectory, RunDirectoryError
 from fedlens.server.run.place import bind
@@ -238,8 +239,8 @@ def test_two_copies_that_go_on_at_once_are_stopped_whatever_was_said(begun, tmp_
     bind(RunDirectory.open(tmp_path / "other"))
     one, other = (RunLedger(config, RunDirectory.open(f), "") for f in (folder, tmp_path / "other"))
     event = one.entries[0].event
-    other.charge(event, 4, None)
+    RoundCharge(other, event, 4, TRAINING).pay()
     with pytest.raises(LedgerError, match="3 entries, and 4 were written"):
-        one.charge(event, 4, None)
+        RoundCharge(one, event, 4, TRAINING).pay()
     assert entries(folder) == 3
-    other.charge(event, 5, None)
+    RoundCharge(other, event, 5, TRAINING).pay()

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from fedlens.accountant.noise.bits import FixedBits
-from fedlens.server.federation.roster import Roster, draw_cohort, everyone
+from fedlens.server.federation.roster import Roster, draw_users, take_everyone
 
 ROSTER = Roster(node_ids=(7, 8, 9), users=(40, 10, 1))
 
@@ -15,7 +15,7 @@ def draws(q, repeats, seed=0):
     counts = np.zeros((repeats, ROSTER.total), dtype=bool)
     starts = np.cumsum([0, *ROSTER.users[:-1]])
     for i in range(repeats):
-        for start, users in zip(starts, draw_cohort(ROSTER, q, source), strict=True):
+        for start, users in zip(starts, draw_users(ROSTER, q, source), strict=True):
             counts[i, [start + u for u in users]] = True
     return counts
 
@@ -37,11 +37,11 @@ def test_the_cohorts_size_is_binomial_and_pairs_are_independent():
 
 
 def test_at_rate_one_everybody_is_drawn_once():
-    assert draw_cohort(ROSTER, 1.0, FixedBits(0)) == everyone(ROSTER)
+    assert draw_users(ROSTER, 1.0, FixedBits(0)) == take_everyone(ROSTER)
 
 
 def test_a_tiny_rate_gives_empty_cohorts_without_complaint():
-    assert draw_cohort(ROSTER, 1e-9, FixedBits(0)) == [(), (), ()]
+    assert draw_users(ROSTER, 1e-9, FixedBits(0)) == [(), (), ()]
 
 
 def test_a_million_users_take_the_memory_that_the_drawn_ones_take():
@@ -49,7 +49,7 @@ def test_a_million_users_take_the_memory_that_the_drawn_ones_take():
 
     roster, source = Roster((1,), (1_000_000,)), FixedBits(0)
     tracemalloc.start()
-    drawn = draw_cohort(roster, 1e-5, source)
+    drawn = draw_users(roster, 1e-5, source)
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert len(drawn[0]) < 100 and most < 100_000  # one number a user would take a megabyte

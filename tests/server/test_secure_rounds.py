@@ -206,16 +206,16 @@ def test_what_would_protect_less_than_it_says_is_refused(small_config, changes, 
 
 def test_the_nodes_noise_is_what_was_asked_for(small_config, run_small, tmp_path, monkeypatch):
     """All five survive and one is taken to collude: the sum has 5/3 of the variance needed."""
-    from fedlens.server.round.loop import TrainingRun
+    from fedlens.server.run.state import RunState
 
     found = {}
-    learn = TrainingRun._learn
+    load = RunState.load_release
 
-    def kept(run, task, number):
-        found[number] = run._directory.load_release(number)
-        learn(run, task, number)
+    def kept(state, number):
+        found[number] = load(state, number)
+        return found[number]
 
-    monkeypatch.setattr(TrainingRun, "_learn", kept)
+    monkeypatch.setattr(RunState, "load_release", kept)
     config = small_config(**DISTRIBUTED)
     run_small(config, "noised")
     noised = dict(found)

@@ -15,7 +15,7 @@ from fedlens.models.annotators import Annotator
 from fedlens.server.config.tree import ConfigError
 from fedlens.server.generation.generator import GeneratorTrainer
 from fedlens.server.generation.sampler import restored_sampler
-from fedlens.server.ledger.run_ledger import RunLedger
+from fedlens.server.ledger.run_ledger import RoundCharge, RunLedger
 from fedlens.server.round.publication import Publication
 from fedlens.server.round.step import PrivateStep
 from fedlens.server.run.directory import RunDirectory, load_generator
@@ -121,14 +121,14 @@ def test_the_frame_is_fitted_to_images_of_the_generator_before_any_node_sees_the
 
 CUTS = [
     (PrivateStep, "gather", "before"),
-    (RunLedger, "charge", "before"),
+    (RoundCharge, "pay", "before"),
     (RunDirectory, "save_release", "after"),
     (AnnotatorTask, "apply_release", "before"),
     (AnnotatorTask, "apply_release", "after"),
     (RunDirectory, "save_state", "before"),
     (RunDirectory, "save_state", "after"),
     (RunDirectory, "drop_release", "before"),
-    (Publication, "progress", "before"),
+    (Publication, "enter_rounds", "before"),
 ]
 
 

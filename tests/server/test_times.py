@@ -20,7 +20,7 @@ from fedlens.server.round import slots
 from fedlens.server.round.slots import RoundSlots
 from fedlens.server.round.step import NoUsableReply
 from fedlens.server.run.directory import RunDirectory
-from fedlens.server.run.key import FILE, kept_key
+from fedlens.server.run.key import FILE, load_key
 from fedlens.simulations.federation.apps import open_simulated_users
 from fedlens.store import open_store
 
@@ -248,7 +248,7 @@ def test_a_clock_that_is_set_meanwhile_holds_a_round_up_by_a_slot_at_most(monkey
     clock.time = lambda: clock.now + wall[0]
     monkeypatch.setattr(slots, "time", clock)
     began = clock.now
-    with RoundSlots(RoundsConfig(slot=10)).held():
+    with RoundSlots(RoundsConfig(slot=10)).hold():
         wall[0] = jump
     assert clock.now - began <= 2 * 10
     off = clock.time() % 10
@@ -257,7 +257,7 @@ def test_a_clock_that_is_set_meanwhile_holds_a_round_up_by_a_slot_at_most(monkey
 
 def test_a_run_without_a_slot_waits_for_nothing(monkeypatch):
     monkeypatch.setattr(slots.time, "sleep", lambda seconds: pytest.fail("it waited"))
-    with RoundSlots(RoundsConfig()).held():
+    with RoundSlots(RoundsConfig()).hold():
         pass
 
 
@@ -273,7 +273,7 @@ def test_what_is_written_last_has_the_day_on_which_the_process_began(
         "fedlens.server.run.directory",
     ):
         monkeypatch.setattr(f"{module}.today", lambda: began + timedelta(days=1))
-    kept_key(small_config(), directory)
+    load_key(small_config(), directory)
     store = directory.default_store
     Run(directory.path, store).keep(SimpleNamespace(to_json=dict), directory)
     for name in (SUMMARY, FILE, "."):

@@ -175,7 +175,7 @@ def gathered(config, app):
     learner.prepare(task)
     state = learner.task(task)
     step = PrivateStep(StepPlan(config, task, grid, federation, state.size, state.largest_reply))
-    return step.gather(1, learner.asked(task)).total / denominator(config, task.settings)
+    return step.gather(1, learner.asked(task)).total.values / denominator(config, task.settings)
 
 
 def test_a_hostile_node_moves_a_trimmed_sum_by_little(small_config):

@@ -26,7 +26,7 @@ from fedlens.models.pixels import from_pixels
 from fedlens.server.config.loading import read_config
 from fedlens.server.config.schedule import scaled
 from fedlens.server.config.tree import Config
-from fedlens.server.round.releases import KeptRelease
+from fedlens.server.round.releases import ArchivedRelease
 from fedlens_research.bugs.drawing import DrawnDiagnosis, NoisyDraws, Projected
 from fedlens_research.bugs.held import Crowd
 from fedlens_research.bugs.outsiders import planted
@@ -207,7 +207,7 @@ def noise_at(epsilon: float, users: int, delta: float) -> float:
     return float(task.noise_multiplier) / users
 
 
-def _releases(users: int, cast: Cast, *, difference: bool) -> list[KeptRelease]:
+def _releases(users: int, cast: Cast, *, difference: bool) -> list[ArchivedRelease]:
     """How a run asks, in states that stand-ins make at ε = `STATES_AT`."""
     config = demo_at(STATES_AT, users, DELTA)
     found = planned(config.updated({"schedule": READ, "release.agreement": 0.0}), cast.stand_ins)

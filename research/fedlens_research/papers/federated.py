@@ -45,7 +45,7 @@ from fedlens.server.config.loading import parse_setting, read_config
 from fedlens.server.config.tree import Config
 from fedlens.server.ledger.run_ledger import spending_of
 from fedlens.server.run.directory import RunDirectory
-from fedlens.server.run.progress import Observer, Progress
+from fedlens.server.run.status import OnProgress, Progress
 from fedlens.simulations.engine import train_in_process
 from fedlens.simulations.students.students import train_student
 from fedlens_research.framework.charts import plot_sheet
@@ -190,7 +190,7 @@ def _trained(config: Config, folder: Path, report: Report) -> RunDirectory:
     return directory
 
 
-def _rounds_told(report: Report) -> Observer:
+def _rounds_told(report: Report) -> OnProgress:
     """An observer of a run that tells of its rounds, twenty times at most."""
     told: set[int] = set()
 

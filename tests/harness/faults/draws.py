@@ -29,7 +29,8 @@ def note_draws(step: ModuleType, notes: Path, ledger: Path | None = None) -> Non
     def noted(total: Any, **kwargs: Any) -> Any:
         entries = Ledger.read(opened[-1]).entries
         release = real(total, **kwargs)
-        digest = hashlib.sha256((release * kwargs["denominator"] - total).tobytes()).hexdigest()
+        noise = release * kwargs["denominator"] - total.values
+        digest = hashlib.sha256(noise.tobytes()).hexdigest()
         line = {"round": entries[-1].round if entries else 0, "noise": digest}
         append_line(notes, {**line, "entries": len(entries)})
         return release

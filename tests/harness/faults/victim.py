@@ -35,7 +35,7 @@ from fedlens.foundation.errors import FedlensError
 from fedlens.server.config.tree import Config
 from fedlens.server.federation.membership import Membership
 from fedlens.server.generation.generator import GeneratorTrainer
-from fedlens.server.ledger.run_ledger import RunLedger
+from fedlens.server.ledger.run_ledger import RoundCharge
 from fedlens.server.round.publication import Publication
 from fedlens.server.round.step import PrivateStep
 from fedlens.server.run.directory import RunDirectory
@@ -51,18 +51,18 @@ PHASES: dict[str, tuple[Any, str]] = {
     "enrolment": (fedlens.server.training, "enrol"),
     "ledger begins": (Ledger, "create"),
     "folder bound": (fedlens.server.training, "bind"),
-    "run entered": (Publication, "begin"),
-    "quorum": (Membership, "ready"),
+    "run entered": (Publication, "enter_run"),
+    "quorum": (Membership, "wait_for_quorum"),
     "draw of users": (PrivateStep, "_draw"),
     "question": (fedlens.server.round.step, "exchange"),
     "node computes": (fedlens.client.app, "train"),
     "replies added up": (fedlens.server.round.step, "combine"),
-    "round charged": (RunLedger, "charge"),
+    "round charged": (RoundCharge, "pay"),
     "ledger line": (Ledger, "_write_to"),
     "evidence": (EvidenceFile, "append"),
     "noise": (fedlens.server.round.step, "noised_mean"),
     "release kept": (RunDirectory, "save_release"),
-    "release kept for diagnosis": (RunDirectory, "keep_beside"),
+    "release kept for diagnosis": (RunDirectory, "save_beside"),
     "generator learns": (GeneratorTrainer, "train"),
     "state saved": (RunDirectory, "save_state"),
     "round published": (Store, "record_progress"),

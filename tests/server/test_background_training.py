@@ -4,7 +4,8 @@ import threading
 
 import pytest
 
-from fedlens.server.learning.background import Ahead
+from fedlens.server.learning.background import BackgroundTraining
+from fedlens.server.round import samples
 from fedlens.server.run.directory import RunDirectory
 
 
@@ -28,9 +29,9 @@ def test_what_is_made_is_handed_over_and_steps_are_told():
         if step == 1:
             told.set()
 
-    ahead = Ahead(make)
-    assert ahead.result(tell) == "made"
-    assert ahead.result(ignore) == "made"
+    training = BackgroundTraining(make)
+    assert training.result(tell) == "made"
+    assert training.result(ignore) == "made"
     assert (1, 2) in seen and seen == sorted(seen)
 
 
@@ -38,9 +39,9 @@ def test_an_error_is_raised_where_the_result_is_asked_for():
     def make(on_step):
         raise ValueError("no")
 
-    ahead = Ahead(make)
+    training = BackgroundTraining(make)
     with pytest.raises(ValueError, match="no"):
-        ahead.result(ignore)
+        training.result(ignore)
 
 
 def test_it_ends_after_its_present_step():
@@ -51,12 +52,12 @@ def test_it_ends_after_its_present_step():
             begun.set()
             on_step(1, 2)
 
-    ahead = Ahead(make)
+    training = BackgroundTraining(make)
     begun.wait()
-    ahead.stop()
-    assert not ahead._thread.is_alive()
+    training.stop()
+    assert not training._thread.is_alive()
     with pytest.raises(RuntimeError, match="stopped"):
-        ahead.result(ignore)
+        training.result(ignore)
 
 
 GUIDED = {
@@ -82,16 +83,14 @@ def test_a_core_to_spare_changes_no_bit(
     for spare in (True, False):
         begun = []
 
-        class Counted(Ahead):
+        class Counted(BackgroundTraining):
             def __init__(self, make, begun=begun):
                 begun.append(1)
                 super().__init__(make)
 
         with monkeypatch.context() as patch:
-            patch.setattr("fedlens.server.round.loop.Ahead", Counted)
-            patch.setattr(
-                "fedlens.server.round.loop.has_spare_cores", lambda threads, spare=spare: spare
-            )
+            patch.setattr(samples, "BackgroundTraining", Counted)
+            patch.setattr(samples, "has_spare_cores", lambda threads, spare=spare: spare)
             outcome = run_small(small_config(**GUIDED), f"spare-{spare}")
         assert len(begun) == spare
         faithful = RunDirectory(tmp_path / f"spare-{spare}").faithful_path(4).read_bytes()
@@ -102,7 +101,7 @@ def test_a_core_to_spare_changes_no_bit(
 def test_a_run_that_fails_leaves_no_thread(
     small_config, run_small, few_images_for_the_frame, monkeypatch
 ):
-    monkeypatch.setattr("fedlens.server.round.loop.has_spare_cores", lambda threads: True)
+    monkeypatch.setattr(samples, "has_spare_cores", lambda threads: True)
 
     def fail(*args):
         raise OSError("full")
@@ -110,12 +109,12 @@ def test_a_run_that_fails_leaves_no_thread(
     monkeypatch.setattr(RunDirectory, "save_faithful", fail)
     with pytest.raises(OSError, match="full"):
         run_small(small_config(**GUIDED))
-    assert not [t for t in threading.enumerate() if t.name == "fedlens-ahead"]
+    assert not [t for t in threading.enumerate() if t.name == "fedlens-background"]
 
 
 def test_a_critic_after_the_annotator_is_waited_for(
     small_config, run_small, few_images_for_the_frame, monkeypatch
 ):
-    monkeypatch.setattr("fedlens.server.round.loop.has_spare_cores", lambda threads: True)
-    monkeypatch.setattr("fedlens.server.round.loop.Ahead", None)  # to begin would be an error
+    monkeypatch.setattr(samples, "has_spare_cores", lambda threads: True)
+    monkeypatch.setattr(samples, "BackgroundTraining", None)  # to begin is an error
     run_small(small_config(**{**GUIDED, "schedule": "warmup annotator critic"}))

@@ -1,0 +1,145 @@
+"""Synthetic samples of a run: some after its rounds, and what is released of it once it is over.
+
+All of it is post-processing of releases that are paid for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedlens.accountant.account import Spending
+from fedlens.models.generators import Generator
+from fedlens.models.vectors import to_vector
+from fedlens.server.config.schedule import total_rounds
+from fedlens.server.config.tree import Config
+from fedlens.server.generation.compute import faithful_threads, has_spare_cores
+from fedlens.server.generation.sampler import kept_arrays
+from fedlens.server.learning.background import BackgroundTraining
+from fedlens.server.learning.learner import Learner
+from fedlens.server.learning.unguided import faithful_sampler
+from fedlens.server.ledger.run_ledger import RunLedger
+from fedlens.server.round.publication import Publication
+from fedlens.server.run.arrays import digest_of
+from fedlens.server.run.directory import RunDirectory, load_generator
+from fedlens.server.run.observer import FinishedRound, RunObserver
+from fedlens.server.run.sealed import Attendance
+from fedlens.server.run.status import ProgressDisplay
+from fedlens.store import Purpose, RunStatus
+
+
+class SampleReleases(RunObserver):
+    """Draws samples of the generator and has them published.
+
+    The generator of faithful samples trains beside the rounds to come as soon as nothing that it
+    is made of changes any more, where a core is free for it. It is the same as if it were trained
+    after them.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        directory: RunDirectory,
+        learner: Learner,
+        publication: Publication,
+        ledger: RunLedger,
+        display: ProgressDisplay,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            config: the run's.
+            directory: keeps the generators that samples are drawn from.
+            learner: has the generator.
+            publication: takes the samples.
+            ledger: says what the run spent.
+            display: is told of the steps of the generator of faithful samples.
+        """
+        self._every, self._threads = config.release.every, faithful_threads(config)
+        self._rounds = total_rounds(config)
+        self._directory, self._learner = directory, learner
+        self._publication, self._ledger, self._display = publication, ledger, display
+        self._last: FinishedRound | None = None
+        self._training: BackgroundTraining[Generator] | None = None
+
+    def begin(self, rounds: Sequence[FinishedRound]) -> None:
+        """Publish samples of the last round again: a killed process may have left them out."""
+        if rounds:
+            self._publish_progress(rounds[-1])
+        self._train_ahead(len(rounds))
+
+    def finish_round(
+        self, round_: FinishedRound, attendance: Attendance, spending: Spending
+    ) -> None:
+        """Publish samples of the round, where some are due."""
+        self._publish_progress(round_)
+        self._train_ahead(round_.number)
+
+    def finish_rounds(self) -> None:
+        """Publish the curated samples of the whole run, and its faithful ones."""
+        if self._last is not None and self._learner.showable(self._last.task):
+            self._publish_samples("curated", self._last.number, self._ledger.published())
+            self._publish_faithful(self._last.number)
+
+    def end(self, status: RunStatus, reason: str | None, spending: Spending) -> None:
+        """Have no thread go on."""
+        if self._training is not None:
+            self._training.stop()
+
+    def _publish_progress(self, round_: FinishedRound) -> None:
+        self._last, number = round_, round_.number
+        if not self._learner.showable(round_.task):
+            return
+        moved = self._learner.moves_the_generator(round_.task, number)
+        if (moved and number % self._every == 0) or number == round_.task.last:
+            self._publish_samples("strip", number, self._ledger.spending())
+
+    def _publish_samples(self, purpose: Purpose, number: int, spending: Spending) -> None:
+        sampler = self._learner.sampler(number)
+        sha256 = self._directory.save_generator(number, kept_arrays(sampler))
+        self._publication.checkpoint(number, sha256)
+        self._publication.samples(purpose, number, sampler, sha256, spending)
+
+    # Samples that show faults
+
+    def _publish_faithful(self, number: int) -> None:
+        """Samples that show faults; none where a filter, trained on others, is to hide something.
+
+        A run that is resumed finds the generator that it trained before.
+        """
+        sampler = self._learner.sampler(number)
+        if sampler.privatizer is not None:
+            return
+        if not self._directory.faithful_path(number).exists():
+            made = self._train_faithful(number)
+            if made is not None:
+                self._directory.save_faithful(number, to_vector(made))
+        sampler = faithful_sampler(self._directory, number, sampler)
+        sha256 = digest_of({"average": to_vector(sampler.generator)})
+        self._publication.samples("faithful", number, sampler, sha256, self._ledger.published())
+
+    def _train_faithful(self, number: int) -> Generator | None:
+        def show(step: int, steps: int) -> None:
+            self._display.show_step(number, step / steps)
+
+        if self._training is None or not self._learner.has_faithful(number):
+            return self._learner.faithful(number, self._load_generator, show)
+        return self._training.result(show)
+
+    def _train_ahead(self, done: int) -> None:
+        begun = self._training is not None or done == self._rounds
+        if begun or self._directory.faithful_path(self._rounds).exists():
+            return
+        if self._learner.settles_faithful(done) and has_spare_cores(self._threads):
+            learner, load = self._learner, self._load_generator
+            self._training = BackgroundTraining(
+                lambda on_step: learner.train_faithful(load, on_step)
+            )
+
+    def _load_generator(self, number: int) -> NDArray[np.float32] | None:
+        """The last generator that was saved up to a round, if any was."""
+        paths = [self._directory.generator_path(n) for n in range(number, 0, -1)]
+        found = next((path for path in paths if path.exists()), None)
+        return None if found is None else load_generator(found)["average"].astype(np.float32)
