@@ -22,8 +22,8 @@ from benchmarks.rounds import IDLE, clocked
 from fedlens.accountant.ledger.ledger import Ledger
 from fedlens.server.config.tree import Config
 from fedlens.server.generation.generator import GeneratorTrainer
+from fedlens.server.round.status import Progress
 from fedlens.server.run.directory import RunDirectory
-from fedlens.server.run.status import Progress
 from fedlens.simulations.engine import train_in_process
 from fedlens.simulations.transports.inprocess import InProcessGrid
 from fedlens.store import open_store

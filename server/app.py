@@ -30,9 +30,9 @@ from fedlens.server.federation.contract_check import check_run
 from fedlens.server.learning.builds_on import check_earlier
 from fedlens.server.ledger.population import check_room
 from fedlens.server.paths import check_paths
+from fedlens.server.round.status import RunStatusFile
 from fedlens.server.run.directory import RunDirectory, RunDirectoryError
 from fedlens.server.run.place import bind
-from fedlens.server.run.status import RunStatusFile
 from fedlens.server.run.store import store_url
 from fedlens.server.training import train
 

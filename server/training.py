@@ -24,17 +24,17 @@ from fedlens.server.ledger.population import check_room
 from fedlens.server.ledger.private_split import private_split
 from fedlens.server.ledger.run_ledger import RunLedger
 from fedlens.server.round.loop import TrainingRun
+from fedlens.server.round.observer import RunObserver
 from fedlens.server.round.publication import Publication
 from fedlens.server.round.releases import ReleaseArchive
 from fedlens.server.round.samples import SampleReleases
 from fedlens.server.round.slots import RoundSlots
+from fedlens.server.round.state import RunState
+from fedlens.server.round.status import OnProgress, ProgressDisplay, RunStatusFile
 from fedlens.server.round.steps import TaskSteps
 from fedlens.server.run.arrays import digest_of
 from fedlens.server.run.directory import RunDirectory, RunDirectoryError
-from fedlens.server.run.observer import RunObserver
 from fedlens.server.run.place import bind, check_place
-from fedlens.server.run.state import RunState
-from fedlens.server.run.status import OnProgress, ProgressDisplay, RunStatusFile
 from fedlens.store import Coverage, open_store
 
 logger = logging.getLogger(__name__)

@@ -22,8 +22,8 @@ from fedlens.server.generation.compute import training_threads, usable_cores
 from fedlens.server.learning.builds_on import with_cost
 from fedlens.server.ledger.plan import noise_source
 from fedlens.server.round.publication import guarantees_something
+from fedlens.server.round.status import OnProgress
 from fedlens.server.run.directory import RunDirectory, RunDirectoryError
-from fedlens.server.run.status import OnProgress
 from fedlens.server.training import Outcome, train
 from fedlens.simulations.federation.apps import client_app, simulated_federation
 from fedlens.simulations.plots.run import contact_sheet, plot_run

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fedlens.accountant.probing import ProbePrice
     from fedlens.models.probes.asking import AskedProbe
     from fedlens.server.config.tree import Config
-    from fedlens.server.run.status import Progress
+    from fedlens.server.round.status import Progress
 
 ANSWER = "probe.json"
 

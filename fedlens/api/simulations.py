@@ -12,8 +12,8 @@ from fedlens.foundation.errors import WrongUse
 
 if TYPE_CHECKING:
     from fedlens.server.config.tree import Config
+    from fedlens.server.round.status import Progress
     from fedlens.server.run.directory import RunDirectory
-    from fedlens.server.run.status import Progress
     from fedlens.simulations.engine import Train
 
 TRANSPORTS = ("in-process", "processes", "ray")

@@ -15,7 +15,7 @@ from fedlens.accountant.wording import shown
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
-    from fedlens.server.run.status import OnProgress, Progress
+    from fedlens.server.round.status import OnProgress, Progress
 
 
 def print_json(value: dict[str, Any]) -> None:

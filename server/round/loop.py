@@ -17,10 +17,10 @@ from fedlens.server.config.schedule import ScheduledTask
 from fedlens.server.federation.contract_check import EnrolmentError
 from fedlens.server.learning.learner import Learner
 from fedlens.server.ledger.run_ledger import RunLedger
+from fedlens.server.round.observer import RunObserver
+from fedlens.server.round.sealed import Attendance
+from fedlens.server.round.state import RunState
 from fedlens.server.round.steps import TaskSteps
-from fedlens.server.run.observer import RunObserver
-from fedlens.server.run.sealed import Attendance
-from fedlens.server.run.state import RunState
 from fedlens.store import RunStatus
 
 

@@ -34,8 +34,8 @@ from fedlens.server.round.aggregation import (
     objection,
 )
 from fedlens.server.round.masked_sum import MaskedSum, SecureSum, SumPlan
+from fedlens.server.round.sealed import Charge, RoundRelease, SealedFailure, SealedRound
 from fedlens.server.round.step import NoUsableReply, PrivateStep, StepPlan
-from fedlens.server.run.sealed import Charge, RoundRelease, SealedFailure, SealedRound
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,10 +23,10 @@ from fedlens.server.config.tree import Config
 from fedlens.server.generation.sampler import Drawn, Sampler
 from fedlens.server.learning.builds_on import load_prior, with_cost
 from fedlens.server.ledger.plan import noise_source, planned
+from fedlens.server.round.observer import FinishedRound, RunObserver
+from fedlens.server.round.sealed import Attendance
 from fedlens.server.run.directory import RunDirectory
 from fedlens.server.run.history import CURVES, FIGURES, PRESENCE
-from fedlens.server.run.observer import FinishedRound, RunObserver
-from fedlens.server.run.sealed import Attendance
 from fedlens.store import (
     BatchRecord,
     CheckpointRow,

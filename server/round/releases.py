@@ -30,9 +30,9 @@ from fedlens.server.config.schedule import ScheduledTask
 from fedlens.server.config.tree import Config
 from fedlens.server.federation.enrolment import Federation
 from fedlens.server.learning.learner import Asked
+from fedlens.server.round.observer import RunObserver
+from fedlens.server.round.sealed import RoundRelease
 from fedlens.server.run.directory import RunDirectory
-from fedlens.server.run.observer import RunObserver
-from fedlens.server.run.sealed import RoundRelease
 
 FOLDER = "releases"
 MOST_BYTES = 64 * 2**20

@@ -21,12 +21,12 @@ from fedlens.server.learning.background import BackgroundTraining
 from fedlens.server.learning.learner import Learner
 from fedlens.server.learning.unguided import faithful_sampler
 from fedlens.server.ledger.run_ledger import RunLedger
+from fedlens.server.round.observer import FinishedRound, RunObserver
 from fedlens.server.round.publication import Publication
+from fedlens.server.round.sealed import Attendance
+from fedlens.server.round.status import ProgressDisplay
 from fedlens.server.run.arrays import digest_of
 from fedlens.server.run.directory import RunDirectory, load_generator
-from fedlens.server.run.observer import FinishedRound, RunObserver
-from fedlens.server.run.sealed import Attendance
-from fedlens.server.run.status import ProgressDisplay
 from fedlens.store import Purpose, RunStatus
 
 

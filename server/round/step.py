@@ -34,9 +34,9 @@ from fedlens.server.federation.exchange import exchange
 from fedlens.server.federation.roster import DrawnUsers, Roster, draw_users, take_everyone
 from fedlens.server.learning.learner import Asked
 from fedlens.server.round.aggregation import Aggregate, Answer, Limits, combine, noised_mean
+from fedlens.server.round.sealed import Attendance, Charge, RoundRelease, SealedFailure, SealedRound
 from fedlens.server.round.slots import RoundSlots
 from fedlens.server.run.key import new_key
-from fedlens.server.run.sealed import Attendance, Charge, RoundRelease, SealedFailure, SealedRound
 
 logger = logging.getLogger(__name__)
 

@@ -7,10 +7,10 @@ from fedlens.server.config.schedule import ScheduledTask
 from fedlens.server.federation.membership import Membership
 from fedlens.server.learning.learner import Asked, Learner
 from fedlens.server.round.masked_step import SecureStep
+from fedlens.server.round.sealed import RoundRelease, SealedRound
 from fedlens.server.round.step import PrivateStep, StepPlan
 from fedlens.server.run.directory import RunDirectory
 from fedlens.server.run.key import load_key
-from fedlens.server.run.sealed import RoundRelease, SealedRound
 
 
 class TaskSteps:

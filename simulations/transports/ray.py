@@ -26,9 +26,9 @@ from fedlens.accountant.ledger.ledger import Ledger
 from fedlens.foundation.errors import FedlensError
 from fedlens.server.config.tree import Config
 from fedlens.server.ledger.run_ledger import spending_of
+from fedlens.server.round.status import OnProgress
 from fedlens.server.run.arrays import digest_of
 from fedlens.server.run.directory import RunDirectory
-from fedlens.server.run.status import OnProgress
 from fedlens.server.run.store import VARIABLE
 from fedlens.server.training import Outcome
 from fedlens.simulations.transports.flower_app import (

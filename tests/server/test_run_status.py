@@ -29,7 +29,7 @@ def test_each_round_is_said_with_both_epsilons_and_the_nodes(
     assert said["dp_epsilon"] == outcome.spending.dp_epsilon
     assert said["bdp_epsilon"] == pytest.approx(outcome.spending.bdp_sound)
     assert (said["nodes_asked"], said["nodes_answered"], said["refused"]) == (2, 2, {})
-    lines = [r.getMessage() for r in caplog.records if r.name == "fedlens.server.run.status"]
+    lines = [r.getMessage() for r in caplog.records if r.name == "fedlens.server.round.status"]
     assert sum(line.startswith("round ") for line in lines) == 3
     assert all("DP ε" in line and "Bayesian DP ε" in line for line in lines[1:4])
     assert str(tmp_path / "run") in lines[0] and "finished" in lines[-1]

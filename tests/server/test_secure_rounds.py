@@ -206,7 +206,7 @@ def test_what_would_protect_less_than_it_says_is_refused(small_config, changes, 
 
 def test_the_nodes_noise_is_what_was_asked_for(small_config, run_small, tmp_path, monkeypatch):
     """All five survive and one is taken to collude: the sum has 5/3 of the variance needed."""
-    from fedlens.server.run.state import RunState
+    from fedlens.server.round.state import RunState
 
     found = {}
     load = RunState.load_release

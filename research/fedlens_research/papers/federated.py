@@ -44,8 +44,8 @@ from fedlens.privatizers.private_data import PrivateData
 from fedlens.server.config.loading import parse_setting, read_config
 from fedlens.server.config.tree import Config
 from fedlens.server.ledger.run_ledger import spending_of
+from fedlens.server.round.status import OnProgress, Progress
 from fedlens.server.run.directory import RunDirectory
-from fedlens.server.run.status import OnProgress, Progress
 from fedlens.simulations.engine import train_in_process
 from fedlens.simulations.students.students import train_student
 from fedlens_research.framework.charts import plot_sheet

@@ -10,8 +10,8 @@ from fedlens.accountant.account import statement
 from fedlens.server.config.sections import ReleaseConfig
 from fedlens.server.config.tree import Config
 from fedlens.server.ledger.run_ledger import spending_of
+from fedlens.server.round.status import Progress
 from fedlens.server.run.directory import RunDirectory
-from fedlens.server.run.status import Progress
 from fedlens.simulations.engine import train_in_process
 from fedlens.simulations.run_artifacts import kept_sampler
 from fedlens.simulations.students.distillation import Source

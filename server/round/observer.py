@@ -10,8 +10,8 @@ from fedlens.accountant.account import Spending
 from fedlens.accountant.ledger.chain import LedgerEntry
 from fedlens.server.config.schedule import ScheduledTask
 from fedlens.server.learning.learner import Asked
+from fedlens.server.round.sealed import Attendance, RoundRelease
 from fedlens.server.run.history import Facts
-from fedlens.server.run.sealed import Attendance, RoundRelease
 from fedlens.store import RunStatus
 
 

@@ -21,9 +21,9 @@ from fedlens.foundation.json_values import json_value
 from fedlens.server.config.schedule import expected_work, total_rounds
 from fedlens.server.config.tree import Config
 from fedlens.server.ledger.run_ledger import RunLedger
+from fedlens.server.round.observer import FinishedRound, RunObserver
+from fedlens.server.round.sealed import Attendance
 from fedlens.server.run.directory import RunDirectory
-from fedlens.server.run.observer import FinishedRound, RunObserver
-from fedlens.server.run.sealed import Attendance
 from fedlens.store import RunStatus
 
 logger = logging.getLogger(__name__)

@@ -16,10 +16,10 @@ from fedlens.server.config.tree import Config
 from fedlens.server.federation.enrolment import Federation
 from fedlens.server.learning.learner import Learner
 from fedlens.server.ledger.run_ledger import RunLedger
+from fedlens.server.round.observer import FinishedRound
+from fedlens.server.round.sealed import RoundRelease
 from fedlens.server.run.directory import RunDirectory, Snapshot
 from fedlens.server.run.history import RoundHistory, round_facts
-from fedlens.server.run.observer import FinishedRound
-from fedlens.server.run.sealed import RoundRelease
 
 
 class RunState:
