@@ -40,7 +40,7 @@ def restored(run: Path, precision: str) -> Learner:
 def losses(learner: Learner) -> dict[str, Loss]:
     """Of each task beside those before it, and of the generator of faithful samples."""
     kinds: dict[str, Loss] = {name: learner._loss_of(name) for name in learner._tasks}
-    steady = [t for t in learner._tasks.values() if t is not learner._annotator]
+    steady = [t for t in learner._tasks.values() if t is not learner._labelling]
     return {**kinds, "faithful": together(steady)}
 
 

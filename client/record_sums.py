@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fedlens.client.messages import TrainRequest
-from fedlens.client.tasks.protocol import ClientTask, SteppedTask
+from fedlens.client.tasks.protocol import ClientTask
 from fedlens.client.update.clipping import clip_and_sum
 from fedlens.client.update.silo import drawn, noised
 from fedlens.client.users.protocol import LocalUsers, NodeDataError
@@ -33,7 +33,7 @@ def record_reply(users: LocalUsers, task: ClientTask, request: TrainRequest) -> 
         NodeDataError: several steps are asked of a kind of task that takes one.
     """
     mechanism, records = request.mechanism, NodeRecords(users)
-    stepped = task if isinstance(task, SteppedTask) else None
+    stepped = task if task.takes_steps else None
     if stepped is None and mechanism.steps != 1:
         raise NodeDataError(f"kind {request.kind!r} takes one step, not {mechanism.steps}")
     release = torch.zeros(0, dtype=torch.float64)

@@ -50,7 +50,10 @@ def load_embedded() -> Dataset:
 
 
 EMBEDDED = DatasetSpec(
-    "Embedded digits", lambda *_: load_embedded(), augmentation=Augmentation("affine")
+    "Embedded digits",
+    lambda *_: load_embedded(),
+    augmentation=Augmentation("affine"),
+    public=True,
 )
 
 

@@ -92,6 +92,7 @@ MNIST = DatasetSpec(
     augmentation=Augmentation("affine"),
     distortion=Distortion(warping=3 / 28, patching=0.5),
     published="mnist",
+    public=True,
 )
 """Digits bear being turned and moved, but no mirror."""
 FASHION_MNIST = DatasetSpec(
@@ -101,6 +102,7 @@ FASHION_MNIST = DatasetSpec(
     distortion=Distortion(shading=0.5, patching=0.5),
     student_images=2,  # worth more than a point of accuracy here, a quarter of one on digits
     published="fashion",
+    public=True,
 )
 """Clothes bear the mirror, and moving a little."""
 

@@ -89,6 +89,8 @@ class DatasetSpec:
         student_images: how many times as many images such students learn from. Samples cost no
             privacy, only seconds.
         published: its key in the table of published figures; empty where there are none.
+        public: whether anybody may look at its records. Others' somebody brought: they are records
+            of people, in no run's ledger.
     """
 
     title: str
@@ -98,6 +100,7 @@ class DatasetSpec:
     distortion: Distortion = Distortion()
     student_images: int = 1
     published: str = ""
+    public: bool = False
 
 
 Formula = Literal["", "coordinate", "ink", "strokes"]

@@ -190,6 +190,7 @@ def findings_of(inquiry: Inquiry, taken: Sequence[Taken]) -> list[FoundFault]:
             one.q_value,
             one.classes,
             alternatives_of(inquiry, model, places, i),
+            inquiry.classes,
         )
         for i, one in enumerate(taken)
     ]
@@ -202,10 +203,22 @@ def _finding(
     q: float,
     classes: tuple[int, ...],
     alternatives: tuple[Alternative, ...],
+    total: int,
 ) -> FoundFault:
     amount = one.variant.amount if one.fault.measure else None
     share = min(1.0, max(0.0, float(share)))
-    return FoundFault(one.fault.name, one.said, amount, share, *interval, q, classes, alternatives)
+    return FoundFault(
+        one.fault.name,
+        one.said,
+        amount,
+        share,
+        *interval,
+        q,
+        classes,
+        alternatives,
+        one.fault.question(amount, classes, total),
+        one.fault.otherwise,
+    )
 
 
 def alternatives_of(

@@ -42,6 +42,10 @@ class FoundFault:
     alternatives: tuple[Alternative, ...] = ()
     """What else of the library would explain it, likeliest first; what is hardly likely is left
     out."""
+    probe: str = ""
+    """The question to users that would confirm it; empty where the library has none."""
+    otherwise: str = ""
+    """What else looks the same in released sums, for people; empty for nothing in particular."""
 
     @property
     def certainty(self) -> float:

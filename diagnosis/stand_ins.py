@@ -19,7 +19,7 @@ from fedlens.server.config.tasks import TaskConfig
 from fedlens.server.config.tree import Config
 from fedlens.server.round.releases import ArchivedRelease
 from fedlens.server.tasks import server_task
-from fedlens.server.tasks.protocol import Request, ServerTask, TaskContext
+from fedlens.server.tasks.protocol import ServerTask, TaskContext, TaskRequest
 
 _SEED = 16
 
@@ -81,7 +81,7 @@ def _mean(rows: Tensor, reader: TaskReader, held: Held) -> NDArray[np.float64]:
     return found
 
 
-def _request(config: Config, task: TaskConfig, asked: Request, number: int) -> TrainRequest:
+def _request(config: Config, task: TaskConfig, asked: TaskRequest, number: int) -> TrainRequest:
     weights: dict[str, Vector] = {name: vector.copy() for name, vector in asked.weights.items()}
     return TrainRequest(
         round=number,

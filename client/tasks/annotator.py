@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from fedlens.client.messages import TrainRequest
+from fedlens.client.tasks.protocol import ClientTask
 from fedlens.client.tasks.settings import AnnotatorSettings
 from fedlens.client.update.clipping import Products
 from fedlens.client.users.feature_cache import FeatureCache, UserRows, rows_of
@@ -49,7 +50,7 @@ def errors(rows: Tensor, labels: Tensor, weight: Tensor) -> Tensor:
     return F.one_hot(labels, len(weight)).float() - torch.softmax(logits, 1)
 
 
-class AnnotatorLocalTask:
+class AnnotatorLocalTask(ClientTask):
     """Updates are minus a user's mean gradient, [classes x (components + 1)], row by row."""
 
     chunk = 64

@@ -12,23 +12,21 @@ import torch
 from torch import Tensor
 
 from fedlens.client.messages import TrainRequest
+from fedlens.client.tasks.protocol import ClientTask
 from fedlens.client.tasks.settings import FrequenciesSettings
-from fedlens.client.users.protocol import LocalData, LocalUsers, NodeDataError
-from fedlens.client.users.record_batches import DrawnRecords
+from fedlens.client.users.protocol import LocalData, LocalUsers
 from fedlens.client.users.records import padded
 from fedlens.models import devices
 from fedlens.privatizers.networks.spectral import LowFrequencies
 from fedlens.privatizers.pair_moments import looked_at
 
 
-class FrequenciesLocalTask:
+class FrequenciesLocalTask(ClientTask):
     """Updates are a user's mean frequencies and weighted mean squares, [2 x size].
 
     Raises:
         ShapeError: the frequencies that are asked for are not in such images.
     """
-
-    chunk = 16
 
     def __init__(self, users: LocalUsers, request: TrainRequest) -> None:
         settings = FrequenciesSettings.model_validate(request.settings)
@@ -50,11 +48,3 @@ class FrequenciesLocalTask:
                 )
             ]
         )
-
-    def record_rows(self, drawn: DrawnRecords) -> Tensor:
-        """There are none: filters hide what users, not records, want hidden.
-
-        Raises:
-            NodeDataError: always.
-        """
-        raise NodeDataError("a filter is made of users' sums: privacy.unit must be 'user'")

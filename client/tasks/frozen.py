@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from fedlens.client.messages import TrainRequest
+from fedlens.client.tasks.protocol import ClientTask
 from fedlens.client.tasks.settings import FrozenSettings
 from fedlens.client.update.clipping import Blocks
 from fedlens.client.users.protocol import LocalData, LocalUsers
@@ -29,7 +30,7 @@ def public_features(shape: tuple[int, int, int], seed: int, device: torch.device
     return PatchFeatures(shape, seed).to(device)
 
 
-class FrozenLocalTask:
+class FrozenLocalTask(ClientTask):
     """Updates of shape [classes x dim], flattened row by row."""
 
     chunk = 8

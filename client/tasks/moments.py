@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from fedlens.client.messages import TrainRequest, Vector
+from fedlens.client.tasks.protocol import ClientTask
 from fedlens.client.tasks.settings import MomentsSettings
 from fedlens.client.users.protocol import LocalData, LocalUsers, NodeDataError, sensitive_of
-from fedlens.client.users.record_batches import DrawnRecords
 from fedlens.client.users.records import padded
 from fedlens.models import devices
 from fedlens.privatizers.networks.spectral import LowFrequencies
@@ -24,7 +24,7 @@ MOST_VALUES = 2**22
 """Numbers that a sum may have (32 MiB as it travels): more is no request for moments."""
 
 
-class MomentsLocalTask:
+class MomentsLocalTask(ClientTask):
     """Updates are the contributions of `fedlens.privatizers.pair_moments`, a block for each pair.
 
     The blocks are flattened. A record's pair is (class x values + value).
@@ -34,8 +34,6 @@ class MomentsLocalTask:
             centre or scale, or it asks for more than `MOST_VALUES` numbers.
         ShapeError: the frequencies that are asked for are not in such images.
     """
-
-    chunk = 16
 
     def __init__(self, users: LocalUsers, request: TrainRequest) -> None:
         settings = MomentsSettings.model_validate(request.settings)
@@ -81,11 +79,3 @@ class MomentsLocalTask:
                 for shown, own, there in zip(images, pairs, present, strict=True)
             ]
         )
-
-    def record_rows(self, drawn: DrawnRecords) -> Tensor:
-        """There are none: filters hide what users, not records, want hidden.
-
-        Raises:
-            NodeDataError: always.
-        """
-        raise NodeDataError("a filter is made of users' sums: privacy.unit must be 'user'")

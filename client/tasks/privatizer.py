@@ -20,9 +20,9 @@ from torch.func import grad, vmap
 from torch.nn import functional as F
 
 from fedlens.client.messages import TrainRequest
+from fedlens.client.tasks.protocol import ClientTask
 from fedlens.client.tasks.settings import PrivatizerSettings
 from fedlens.client.users.protocol import LocalData, LocalUsers, NodeDataError, sensitive_of
-from fedlens.client.users.record_batches import DrawnRecords
 from fedlens.client.users.records import PaddedRecords, padded, shuffled
 from fedlens.models import devices
 from fedlens.models.vectors import load_vector
@@ -31,10 +31,8 @@ from fedlens.privatizers.networks.design import SCALARS, SHARES, design
 from fedlens.privatizers.protocol import Batch, Weights, named_weights
 
 
-class PrivatizerLocalTask:
+class PrivatizerLocalTask(ClientTask):
     """Updates are laid out as `Design.blocks` says, each block within its bound."""
-
-    chunk = 16
 
     def __init__(self, users: LocalUsers, request: TrainRequest) -> None:
         """Build the networks as the request carries them.
@@ -76,14 +74,6 @@ class PrivatizerLocalTask:
         drawn = [self._draw(held, user, seed) for user, seed in enumerate(seeds)]
         rows = self._rows([torch.stack(p).to(self._device) for p in zip(*drawn, strict=True)])
         return torch.where(known[:, None].to(self._device), rows, 0.0)
-
-    def record_rows(self, drawn: DrawnRecords) -> Tensor:
-        """There are none: filters hide what users, not records, want hidden.
-
-        Raises:
-            NodeDataError: always.
-        """
-        raise NodeDataError("a filter is trained by users, not record by record")
 
     def _draw(self, held: PaddedRecords, user: int, seed: int) -> tuple[Tensor, ...]:
         """One user's batch: images, utility, sensitive, choice [b, 1] and the filter's noise."""

@@ -14,10 +14,9 @@ import torch
 from torch import Tensor
 
 from fedlens.client.messages import TrainRequest
+from fedlens.client.tasks.protocol import ClientTask
 from fedlens.client.tasks.settings import PLACES, ProbeSettings
-from fedlens.client.update.clipping import Updates
-from fedlens.client.users.protocol import LocalData, LocalUsers, NodeDataError
-from fedlens.client.users.record_batches import DrawnRecords
+from fedlens.client.users.protocol import LocalData, LocalUsers
 from fedlens.client.users.records import padded
 from fedlens.models import devices
 from fedlens.models.annotators import Annotator
@@ -36,10 +35,8 @@ def asked_network(users: LocalUsers, request: TrainRequest) -> Annotator | None:
     return annotator.to(devices.best_device())
 
 
-class ProbeLocalTask:
+class ProbeLocalTask(ClientTask):
     """Updates are one number a user, spread evenly over `PLACES`: L2 norm 1 at most."""
-
-    chunk = 16
 
     def __init__(self, users: LocalUsers, request: TrainRequest) -> None:
         settings = ProbeSettings.model_validate(request.settings)
@@ -63,11 +60,3 @@ class ProbeLocalTask:
             number = self._question.probe.of_user(own, self._question.argument)
             found[user] = number / math.sqrt(PLACES)
         return found
-
-    def record_rows(self, drawn: DrawnRecords) -> Updates:
-        """Refused: a probe is a number a user.
-
-        Raises:
-            NodeDataError: always.
-        """
-        raise NodeDataError("a probe asks users: privacy.unit must be 'user'")

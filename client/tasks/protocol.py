@@ -1,16 +1,16 @@
-"""What a task does on a node: the Protocol that every kind keeps, and its typed settings."""
+"""What a task does on a node: the base of every kind, and its typed settings."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Protocol, runtime_checkable
 
 from pydantic import BaseModel
 from torch import Tensor
 
 from fedlens.client.messages import STRICT, TrainRequest
 from fedlens.client.update.clipping import Blocks, Updates
-from fedlens.client.users.protocol import LocalData, LocalUsers
+from fedlens.client.users.protocol import LocalData, LocalUsers, NodeDataError
 from fedlens.client.users.record_batches import DrawnRecords
 
 
@@ -20,12 +20,19 @@ class TaskSettings(BaseModel):
     model_config = STRICT
 
 
-class ClientTask(Protocol):
-    """One round of a task on one node."""
+class ClientTask(ABC):
+    """One round of a task on one node.
 
-    chunk: int
+    A kind has to say what each user contributes; record mode, and several steps in it, are refused
+    where it does not say how.
+    """
+
+    chunk: int = 16
     """Users to hold in memory at once."""
+    takes_steps: bool = False
+    """Record mode: whether nodes take several noised steps a round, by `take_step`."""
 
+    @abstractmethod
     def updates(self, cohort: Sequence[LocalData], seeds: Sequence[int]) -> Tensor | Blocks:
         """User mode: each user's *unclipped* update, a row each, shape [len(cohort), P].
 
@@ -45,17 +52,23 @@ class ClientTask(Protocol):
         Raises:
             NodeDataError: this kind of task has no record mode.
         """
-
-
-@runtime_checkable
-class SteppedTask(Protocol):
-    """What a task has beside that whose nodes take several noised steps a round in record mode."""
+        raise NodeDataError("this kind of task asks users: privacy.unit must be 'user'")
 
     def take_step(self, release: Tensor) -> None:
-        """Go on from a step's noised sum over the fixed denominator, float64 [P]."""
+        """Go on from a step's noised sum over the fixed denominator, float64 [P].
+
+        Raises:
+            NotImplementedError: `takes_steps`, and the kind does not say how.
+        """
+        raise NotImplementedError("a task that takes steps says how")
 
     def change(self) -> Tensor:
-        """What the node replies, float64 [P]: it follows from the steps' noised sums alone."""
+        """What the node replies, float64 [P]: it follows from the steps' noised sums alone.
+
+        Raises:
+            NotImplementedError: as `take_step`.
+        """
+        raise NotImplementedError("a task that takes steps says what they came to")
 
 
 ClientTaskFactory = Callable[[LocalUsers, TrainRequest], ClientTask]

@@ -24,6 +24,7 @@ from fedlens.client.messages import TrainRequest
 from fedlens.client.tasks.engines import engine_of
 from fedlens.client.tasks.engines.batches import LocalBatches
 from fedlens.client.tasks.engines.columns import IN_FLIGHT_GPU
+from fedlens.client.tasks.protocol import ClientTask
 from fedlens.client.tasks.settings import WganSettings
 from fedlens.client.tasks.wgan_networks import (
     FAKES_PER_CLASS,
@@ -44,10 +45,10 @@ from fedlens.models.shapes import one_hot
 Parameters = dict[str, Tensor]
 
 
-class WganLocalTask:
+class WganLocalTask(ClientTask):
     """Updates are differences of the flattened critic, in the order of its parameters."""
 
-    chunk = 16
+    takes_steps = True
 
     def __init__(self, users: LocalUsers, request: TrainRequest) -> None:
         self._users, self._request = users, request

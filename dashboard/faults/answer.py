@@ -46,6 +46,10 @@ class KeptFinding:
     """The likeliest first; none where all others are hardly likely."""
     certainty: float = 1.0
     """Probability that it is this fault, if it is one of the library alone."""
+    probe: str = ""
+    """The question to users that would confirm it; empty where the library has none."""
+    otherwise: str = ""
+    """What else looks the same in released sums; empty for nothing in particular."""
 
 
 @dataclass(frozen=True)
@@ -165,4 +169,6 @@ def _finding(one: Any) -> KeptFinding:
             for o in one["alternatives"]
         ),
         certainty=float(one["certainty"]),
+        probe=str(one["probe"]),
+        otherwise=str(one["otherwise"]),
     )

@@ -68,7 +68,7 @@ def _facts(finding: KeptFinding, classes: int, smallest: float) -> str:
     facts = (
         ("Where", words.where(finding, classes)),
         ("How sure", words.sure(finding)),
-        ("What else it could be", words.elsewise(finding.fault)),
+        ("What else it could be", words.elsewise(finding)),
         ("Other faults instead", words.by_numbers(finding)),
         ("Seen from", f"{percent(min(1.0, smallest))} of users on, at this run's noise"),
         ("Name", finding.fault),

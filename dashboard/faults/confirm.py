@@ -18,17 +18,15 @@ from fedlens.foundation.errors import FedlensError
 from fedlens.store import RunRecord
 
 
-def confirm(finding: KeptFinding, run: RunRecord, path: str, classes: int) -> None:
+def confirm(finding: KeptFinding, run: RunRecord, path: str) -> None:
     """Put a card for the probe on the page; nothing where there is none."""
-    offer = offer_for(finding, run.config, classes)
+    offer = offer_for(finding, run.config)
     if offer is not None:
         split = run.config.get("split.side", "none") != "none"  # whose users cannot be counted
         put_card(card(offer, str(run.config.get("split.model")) if split else path))
 
 
-def offer_for(
-    finding: KeptFinding, config: Mapping[str, object], classes: int
-) -> ProbeOffer | None:
+def offer_for(finding: KeptFinding, config: Mapping[str, object]) -> ProbeOffer | None:
     """The probe that would confirm a finding of a run with these settings, priced.
 
     A run that another program entered may lack settings: nothing can be priced then.
@@ -36,12 +34,9 @@ def offer_for(
     if not {"data.users", "privacy.delta"} <= set(config):
         return None
     return probe_offer(
-        finding.fault,
+        finding.probe,
         users=int(str(config["data.users"])),
         delta=float(str(config["privacy.delta"])),
-        amount=finding.amount,
-        classes=finding.classes,
-        total=classes,
         population=_population(str(config.get("privacy.population", ""))),
         asked=str(config.get("data.slice", "")),
     )

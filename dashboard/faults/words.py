@@ -2,42 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from fedlens.dashboard.faults.answer import KeptDiagnosis, KeptFinding, percent
 
-ELSE: Mapping[str, str] = {
-    "rotate90": "Users who hold the device on its side, or photographs stored without their "
-    "orientation tag, if the reference has none.",
-    "rotate180": "Devices mounted upside down. In digits, 6 and 9 exchange places: look at them.",
-    "rotate270": "Users who hold the device on its side, or photographs stored without their "
-    "orientation tag, if the reference has none.",
-    "mirror": "A front camera that saves what its preview shows. Left-handed writing leans, but "
-    "does not mirror.",
-    "upside_down": "Images whose rows are read from the bottom, as some formats store them.",
-    "tilt": "Handwriting that leans more than the reference's: a population, not a defect.",
-    "shift_right": "Another way of centring the subject before it is stored.",
-    "shift_down": "Another way of centring the subject before it is stored.",
-    "scale": "Subjects that are smaller in these users' images, or another cropping margin: the "
-    "first sign of a reference of another source.",
-    "crop": "Subjects that are larger in these users' images.",
-    "invert": "Dark mode, white chalk, or a scanner's negative: real content of another polarity.",
-    "blur": "An older camera, or images that were enlarged before they were stored.",
-    "dim": "Pens or light weaker than the reference's: the first sign of a reference of another "
-    "source.",
-    "gamma": "A display profile that was applied twice, or not at all.",
-    "noise": "Dim light: sensors really are noisier there.",
-    "stuck_column": "A frame or scan line that is in the scene itself.",
-    "stuck_row": "A frame or scan line that is in the scene itself.",
-    "occlude": "A finger, a logo or a time stamp in the same corner.",
-    "swap_labels": "Two classes that some users really call by each other's name.",
-    "shift_labels": "A list of classes in another order, or one that counts from 1.",
-    "random_labels": "Users who tap through a questionnaire without looking.",
-    "missing_class": "Users who never meet that class: uneven data, not a defect.",
-    "new_class": "A class that the schema lacks, or images that were filed under the wrong task.",
-    "frequent_class": "Users who meet that class more often: uneven data, not a defect.",
-    "duplicates": "An application that saves the same image again.",
-}
 OTHERWISE = (
     "Users whose data really are of this kind. Compare with an earlier run of the same federation: "
     "what is common to both cancels."
@@ -62,9 +30,9 @@ def where(finding: KeptFinding, classes: int) -> str:
     return "Only in class " + ", ".join(map(str, finding.classes))
 
 
-def elsewise(fault: str) -> str:
+def elsewise(finding: KeptFinding) -> str:
     """What else would look the same in the sums."""
-    return ELSE.get(fault, OTHERWISE)
+    return finding.otherwise or OTHERWISE
 
 
 def by_numbers(finding: KeptFinding) -> str:

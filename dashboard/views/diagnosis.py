@@ -18,6 +18,7 @@ from fedlens.dashboard.samples.filters import classes_of
 from fedlens.dashboard.summary.badges import privacy_warning
 from fedlens.dashboard.widgets.pages import PAGES, DashboardPage
 from fedlens.dashboard.widgets.theme import put_card
+from fedlens.diagnosis.stored_answers import PUBLIC
 from fedlens.store import FindingRecord, RunRecord
 
 REFRESH_SECONDS = 2
@@ -32,7 +33,6 @@ CHOOSE = (
     "diagnosis that looked at their test images would be in no budget: take an earlier run of the "
     "same federation, or public records of the same kind."
 )
-PUBLIC = ("mnist", "fashion-mnist", "embedded")
 WHAT = (
     "A run has released noised sums anyway. They are compared with what users of public records "
     "would have released, sound and under each fault of a library. Looking again costs no privacy."
@@ -153,10 +153,9 @@ def _stale(run: RunRecord, question: Question) -> None:
 
 
 def _shown(run: RunRecord, question: Question, answer: KeptDiagnosis) -> None:
-    classes = len(classes_of(run.run_id))
-    _cards(run, answer, classes)
+    _cards(run, answer, len(classes_of(run.run_id)))
     if answer.fits and answer.findings:
-        confirm(answer.findings[0], run, nearby(str(question.run.path)), classes)
+        confirm(answer.findings[0], run, nearby(str(question.run.path)))
 
 
 def _cards(run: RunRecord, answer: KeptDiagnosis, classes: int) -> None:

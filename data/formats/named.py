@@ -202,6 +202,7 @@ def _spec(kind: str, title: str, attribution: str = "", moves: str = "none") -> 
         lambda argument, _: load_source(kind, argument, attribution),
         by_path=True,
         augmentation=Augmentation(moves),
+        public=bool(attribution),  # what somebody published, and is credited for
     )
 
 

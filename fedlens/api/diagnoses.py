@@ -20,8 +20,6 @@ REFERENCE_IMAGES = 2000
 """Images of a reference that are looked at; more take as much longer."""
 Observe = Callable[[int, int], None]
 Begin = Callable[[str], None]
-SLOW = "annotator"
-"""The kind of task whose features take longer than all others'."""
 MOST_RECORDS = 32
 """Of a user, that are reckoned with beforehand."""
 _DRAW = 13
@@ -93,6 +91,14 @@ def diagnose(
     )
 
 
+def has_public_records(name: str) -> bool:
+    """Whether anybody may look at the records of a data set; not where nothing is known of it."""
+    from fedlens.data.registry import DATASETS
+
+    kind = name.partition(":")[0]
+    return kind in DATASETS and DATASETS[kind].public
+
+
 def _public_name(config: Config) -> str:
     """The data set that a run names, if its test images are public.
 
@@ -100,10 +106,11 @@ def _public_name(config: Config) -> str:
         WrongUse: they are somebody's records.
     """
     from fedlens.client.contract import PREFIX
-    from fedlens.diagnosis.stored_answers import is_public
 
     name = config.data.name
-    if not is_public(name) and not name.startswith(f"{PREFIX}:"):  # whose records are not here
+    if not has_public_records(name) and not name.startswith(
+        f"{PREFIX}:"
+    ):  # whose records are not here
         raise WrongUse(
             f"reference: the run's data, {name}, are not known to be public, and their test images "
             "are real records in no budget: name a public data set, an earlier run or 'none'; or "
@@ -122,10 +129,14 @@ def _check_sums(config: Config) -> None:
 
 
 def _released(run: Run, annotator: bool) -> list[ArchivedRelease]:
+    from fedlens.server.config import needs
+    from fedlens.server.config.tasks import TASK_KINDS
     from fedlens.server.round.releases import load_releases
 
-    found = load_releases(run.path)
-    return [one for one in found if annotator or one.request.kind != SLOW]
+    found, kinds = load_releases(run.path), TASK_KINDS
+    # a label model's features take longer than all others'
+    slow = {kind for kind in kinds if needs.LABELS in kinds[kind].config.provides}
+    return [one for one in found if annotator or one.request.kind not in slow]
 
 
 def power(

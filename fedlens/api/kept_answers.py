@@ -51,10 +51,10 @@ def keep_diagnosis(
 
 def _named(run: Run, reference: str | None) -> str:
     """The reference as it is kept: empty for the run's own data."""
-    from fedlens.diagnosis.stored_answers import is_public
+    from fedlens.api.diagnoses import has_public_records
 
     name = run.config.data.name
-    own = reference is None or (reference == name and is_public(name))
+    own = reference is None or (reference == name and has_public_records(name))
     return "" if own else str(reference)
 
 

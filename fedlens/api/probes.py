@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from glob import escape
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from fedlens.api.runs import Run, open_run
 from fedlens.foundation.errors import WrongUse
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from fedlens.accountant.events import Event
     from fedlens.accountant.probing import ProbePrice
     from fedlens.models.probes.asking import AskedProbe
+    from fedlens.server.config.tasks import ProbeConfig
     from fedlens.server.config.tree import Config
     from fedlens.server.round.status import Progress
 
@@ -185,13 +186,14 @@ def _answer(made: Run, price: ProbePrice) -> ProbeAnswer:
     from fedlens.accountant.ledger.population import OutOfBudget
     from fedlens.accountant.probing import deviation_of, estimate_of
     from fedlens.models.probes.asking import parse_probe
-    from fedlens.server.config.tasks import ProbeConfig
+    from fedlens.server.config.tasks import PROBE
     from fedlens.server.ledger.run_ledger import spending_of
 
     config, summary = made.config, made.summary
     if summary.stopped:
         raise OutOfBudget(summary.stopped)
-    (task,) = (one for one in config.tasks.values() if isinstance(one, ProbeConfig))
+    (asked,) = (one for one in config.tasks.values() if one.purpose == PROBE)
+    task = cast("ProbeConfig", asked)
     users, question = config.data.users, parse_probe(task.probe)
     mean = _released_mean(made)
     sharing = config.aggregation.sharing(config.data.nodes)

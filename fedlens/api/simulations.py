@@ -155,10 +155,7 @@ def chosen_config(
 
 def _other_runs(config: Config) -> dict[str, str]:
     """Where the run lies that this one builds on, by the setting that names it."""
-    named = {
-        "privatizer.path": str(getattr(config.privatizer, "path", "")),
-        "split.model": config.split.model,
-    }
+    named = {"privatizer.path": config.privatizer.asked_run, "split.model": config.split.model}
     return {key: path for key, path in named.items() if path}
 
 

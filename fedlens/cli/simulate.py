@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING
@@ -125,7 +124,7 @@ def finish(args: argparse.Namespace, config: Config, directory: RunDirectory) ->
     if args.profile:
         show_profile(profile, directory)
     _print(summary, "filtered real" if config.privatizer.active else "real")
-    budget = getattr(config.privatizer, "budget", math.inf)
+    budget = config.privatizer.nats_to_leave
     if (summary.sensitive_read_nats or 0) > budget:
         say(
             f"the filter left more of the attribute than privatizer.budget = {budget:g} nats: more "

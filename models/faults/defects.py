@@ -58,6 +58,8 @@ STUCK_COLUMN = Fault(
     image=lambda images, setting: stuck(images, setting.amount, 3),
     amounts=(0.36, 0.14, 0.57, 0.79),
     measure="of the width",
+    probe="unchanged:stuck_column:amount={amount}",
+    otherwise="A frame or scan line that is in the scene itself.",
 )
 STUCK_ROW = Fault(
     "stuck_row",
@@ -65,6 +67,8 @@ STUCK_ROW = Fault(
     image=lambda images, setting: stuck(images, setting.amount, 2),
     amounts=(0.36, 0.14, 0.57, 0.79),
     measure="of the height",
+    probe="unchanged:stuck_row:amount={amount}",
+    otherwise="A frame or scan line that is in the scene itself.",
 )
 OCCLUDE = Fault(
     "occlude",
@@ -72,6 +76,8 @@ OCCLUDE = Fault(
     image=occluded,
     amounts=(0.5, -0.5, 0.3, -0.3),
     measure="of the height, from below",
+    probe="unchanged:occlude:amount={amount}",
+    otherwise="A finger, a logo or a time stamp in the same corner.",
 )
 NEW_CLASS = Fault(
     "new_class",
@@ -79,4 +85,6 @@ NEW_CLASS = Fault(
     image=unknown_shapes,
     amounts=(JOINED, WHOLE, SOLID),
     takes="class",
+    probe="confidence",
+    otherwise="A class that the schema lacks, or images that were filed under the wrong task.",
 )

@@ -51,7 +51,13 @@ def repeated(images: Tensor, labels: Tensor, setting: FaultSetting) -> Records:
 
 
 SWAP_LABELS = Fault(
-    "swap_labels", "two classes' names exchanged", label=swapped, takes="pair", renames=True
+    "swap_labels",
+    "two classes' names exchanged",
+    label=swapped,
+    takes="pair",
+    renames=True,
+    probe="better_after:swap_labels:{classes}",
+    otherwise="Two classes that some users really call by each other's name.",
 )
 SHIFT_LABELS = Fault(
     "shift_labels",
@@ -60,9 +66,24 @@ SHIFT_LABELS = Fault(
     amounts=(1.0, -1.0),
     measure="classes",
     renames=True,
+    probe="better_after:shift_labels:amount={minus}",
+    otherwise="A list of classes in another order, or one that counts from 1.",
 )
-RANDOM_LABELS = Fault("random_labels", "labels drawn at random", label=drawn_at_random)
-MISSING_CLASS = Fault("missing_class", "a class missing", label=without, takes="class")
+RANDOM_LABELS = Fault(
+    "random_labels",
+    "labels drawn at random",
+    label=drawn_at_random,
+    probe="confidence",
+    otherwise="Users who tap through a questionnaire without looking.",
+)
+MISSING_CLASS = Fault(
+    "missing_class",
+    "a class missing",
+    label=without,
+    takes="class",
+    probe="lacks_label:{label}",
+    otherwise="Users who never meet that class: uneven data, not a defect.",
+)
 FREQUENT_CLASS = Fault(
     "frequent_class",
     "too many of a class",
@@ -70,5 +91,13 @@ FREQUENT_CLASS = Fault(
     amounts=(0.5,),
     measure="of the other records",
     takes="class",
+    probe="label_share:{label}",
+    otherwise="Users who meet that class more often: uneven data, not a defect.",
 )
-DUPLICATES = Fault("duplicates", "copies of one record", label=repeated)
+DUPLICATES = Fault(
+    "duplicates",
+    "copies of one record",
+    label=repeated,
+    probe="repeats",
+    otherwise="An application that saves the same image again.",
+)

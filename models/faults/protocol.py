@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from string import Formatter
 from typing import Literal
 
 import torch
@@ -73,11 +74,43 @@ class Fault:
     """Whether it does nothing but exchange the names of classes, the same way for all records."""
     colours: bool = False
     """Whether only colour images show it."""
+    probe: str = ""
+    """The question to users that confirms it, as in `fedlens.models.probes`, such as
+    ``"better_after:tilt:{classes}:amount={minus}"``; empty where the library has none.
+
+    A part whose figure is not known is left out: ``classes`` (where it shows, if not in all),
+    ``amount``, and of it ``minus`` and ``inverse``. A question about one ``{label}`` is not asked
+    where none is known.
+    """
+    otherwise: str = ""
+    """What else looks the same in released sums, for people; empty for nothing in particular."""
 
     @property
     def kind(self) -> Literal["image", "label"]:
         """What it changes."""
         return "label" if self.image is None else "image"
+
+    def question(
+        self, amount: float | None = None, chosen: Sequence[int] = (), total: int = 0
+    ) -> str:
+        """The probe that would confirm it, as people write it; empty where there is none.
+
+        Args:
+            amount: in its own measure, where it has one.
+            chosen: the classes where it shows.
+            total: number of classes of the data; a fault in all of them is asked of all.
+        """
+        if "{label}" in self.probe:
+            return self.probe.format(label=chosen[0]) if chosen else ""
+        known: dict[str, str] = {}
+        if chosen and len(chosen) < total:
+            known["classes"] = "classes=" + ",".join(map(str, chosen))
+        if amount is not None:
+            known |= {"amount": f"{amount:g}", "minus": f"{-amount:g}"}
+        if amount:
+            known["inverse"] = f"{round(1 / amount, 4):g}"
+        parts = [part for part in self.probe.split(":") if _names(part) <= set(known)]
+        return ":".join(part.format(**known) for part in parts)
 
     def variants(self, classes: int) -> tuple[Variant, ...]:
         """What a diagnosis tries, for data of so many classes."""
@@ -100,3 +133,8 @@ class Fault:
             touched = torch.isin(labels, torch.tensor(setting.chosen))
             changed = torch.where(touched[:, None, None, None], changed, images)
         return changed, labels
+
+
+def _names(part: str) -> set[str]:
+    """The figures that a part of a question needs."""
+    return {name for _, name, _, _ in Formatter().parse(part) if name}

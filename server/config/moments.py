@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from typing import Literal
 
+from fedlens.server.config import needs
 from fedlens.server.config.section import NoiseMultiplier, Positive
 from fedlens.server.config.tasks import TaskConfig, TaskKind
 
 
 class FrequenciesConfig(TaskConfig):
-    """Sums that say where images' low frequencies lie; for ``privatizer.kind = "moments"``.
+    """Sums that say where images' low frequencies lie; for ``privatizer.trained_by = "sums"``.
 
     It comes first. Each user sends the mean of the own images' lowest frequencies and of their
     squares.
     """
+
+    provides = frozenset({needs.SCALES})
+    trains_filter_by = "sums"
 
     kind: Literal["frequencies"] = "frequencies"
     noise_multiplier: NoiseMultiplier = 5.0
@@ -29,11 +33,15 @@ class FrequenciesConfig(TaskConfig):
 class MomentsConfig(TaskConfig):
     """Sums that say what images of each pair of class and attribute are like.
 
-    For ``privatizer.kind = "moments"``; it comes right after a task of kind ``frequencies``. Each
-    user sends, for each pair, the number of own images, the sum of their features and that of the
-    features' products. The filter is fitted on the release of its last round, or on the mean of
+    For ``privatizer.trained_by = "sums"``; it comes right after a task of kind ``frequencies``.
+    Each user sends, for each pair, the number of own images, the sum of their features and that of
+    the features' products. The filter is fitted on the release of its last round, or on the mean of
     several rounds' releases, which costs nothing; all later tasks look through it.
     """
+
+    requires = frozenset({needs.SCALES})
+    provides = frozenset({needs.PRIVATIZER})
+    trains_filter_by = "sums"
 
     kind: Literal["moments"] = "moments"
     noise_multiplier: NoiseMultiplier = 2.0

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+import math
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, SerializeAsAny, model_validator
 
@@ -24,21 +25,44 @@ MOST_FREQUENCY = 30
 class PrivatizerConfig(Section):
     """No filter: images are as they are."""
 
+    by_tasks: ClassVar[bool] = False
+    """Whether tasks of this run train the filter; all later tasks look through it."""
+    on_samples: ClassVar[bool] = False
+    """Whether it is fitted on this run's samples once all tasks are done."""
+
     kind: str = "none"
-    """Where the filter comes from. ``none``: there is none. ``federated``: users train it in a task
-    of kind ``privatizer``. ``moments``: it is fitted on noised sums that users release in tasks of
-    kinds ``frequencies`` and ``moments``. ``synthetic``: it is fitted on the run's own samples,
-    which costs no privacy. ``pretrained``: it is another run's."""
+    """Where the filter comes from. ``none``: there is none. ``trained``: this run trains it, as
+    ``trained_by`` says. ``pretrained``: it is another run's."""
 
     @property
     def active(self) -> bool:
         """Whether the run hides anything."""
-        return isinstance(self, FilterConfig)
+        return False
 
     @property
-    def reads_sensitive(self) -> bool:
-        """Whether nodes must know the sensitive attribute of their records."""
-        return self.active
+    def training(self) -> str:
+        """``trained_by``; empty where this run trains no filter."""
+        return ""
+
+    @property
+    def asked_run(self) -> str:
+        """Folder of the run whose filter is taken; empty where it is no other run's."""
+        return ""
+
+    @property
+    def hidden_attribute(self) -> str:
+        """The attribute that nodes must know of their records; empty for none."""
+        return ""
+
+    @property
+    def consenting_share(self) -> float:
+        """Simulated share of users who do not mind; 0 where the filter is not told of them."""
+        return 0.0
+
+    @property
+    def nats_to_leave(self) -> float:
+        """What of the attribute the filter was to leave at most, in nats; infinite where unsaid."""
+        return math.inf
 
     @property
     def conditioned(self) -> bool:
@@ -66,9 +90,8 @@ class FilterConfig(PrivatizerConfig):
     network: str = "unet"
     """``unet``: a U-Net, read by small convolutional networks. ``dense``: one hidden layer over all
     pixels, read by the like: about five times as fast, for small aligned images. ``code``: all that
-    is released passes a few noisy numbers; for ``synthetic``, and a ``pretrained`` one of that
-    kind. ``spectral``: such a code of an image's lowest frequencies; for ``moments``, and a
-    ``pretrained`` one of that kind."""
+    is released passes a few noisy numbers; trained by ``samples``. ``spectral``: such a code of an
+    image's lowest frequencies; trained by ``sums``."""
     width: Count = 4
     """Channels of the U-Net at full size or at half size before and after the code, or units of the
     dense filter or of the spectral one's second layer."""
@@ -76,6 +99,21 @@ class FilterConfig(PrivatizerConfig):
     """Simulated share of users who do not mind: the filter is told so of each record and hides
     nothing of theirs (``code``, ``spectral``: lets their images pass as they are). 0 leaves that
     input out."""
+
+    @property
+    def active(self) -> bool:
+        """Whether the run hides anything."""
+        return True
+
+    @property
+    def hidden_attribute(self) -> str:
+        """The attribute that nodes must know of their records; empty for none."""
+        return self.sensitive_attribute
+
+    @property
+    def consenting_share(self) -> float:
+        """Simulated share of users who do not mind; 0 where the filter is not told of them."""
+        return self.consenting
 
     @model_validator(mode="after")
     def _can_be_told(self) -> FilterConfig:
@@ -98,13 +136,30 @@ class ConditionedConfig(FilterConfig):
         return self.condition
 
 
-class FederatedPrivatizer(ConditionedConfig):
+class TrainedConfig(FilterConfig):
+    """A filter that this run trains."""
+
+    kind: Literal["trained"] = "trained"
+    trained_by: str
+    """How this run trains the filter. ``rounds``: users do, in a task of kind ``privatizer``.
+    ``sums``: it is fitted on noised sums that users release in tasks of kinds ``frequencies`` and
+    ``moments``. ``samples``: it is fitted on the run's own samples, which costs no privacy."""
+
+    @property
+    def training(self) -> str:
+        """``trained_by``; empty where this run trains no filter."""
+        return self.trained_by
+
+
+class RoundsPrivatizer(TrainedConfig, ConditionedConfig):
     """A filter that the run's task of kind ``privatizer`` trains; all later tasks look through it.
 
     Users are protected in that task by the same mechanism and ledger as in the others.
     """
 
-    kind: Literal["federated"] = "federated"
+    by_tasks = True
+
+    trained_by: Literal["rounds"] = "rounds"
     network: Literal["unet", "dense"] = "unet"
 
 
@@ -113,7 +168,7 @@ Capacity = Annotated[float, Field(gt=0, le=MOST_CAPACITY)]
 Frequency = Annotated[int, Field(gt=0, le=MOST_FREQUENCY)]
 
 
-class FittedConfig(FilterConfig):
+class FittedConfig(TrainedConfig):
     """A filter that the server fits on what was released: post-processing at no cost."""
 
     network: Literal["code", "spectral"]
@@ -135,14 +190,21 @@ class FittedConfig(FilterConfig):
     adversary_rate: Positive = 0.001
     """Learning rate of the adversary."""
 
+    @property
+    def nats_to_leave(self) -> float:
+        """What of the attribute the filter was to leave at most, in nats."""
+        return self.budget
 
-class SyntheticPrivatizer(FittedConfig):
+
+class SamplesPrivatizer(FittedConfig):
     """A filter that is fitted on samples of pairs of class and attribute, after all tasks.
 
     That is post-processing and costs no privacy. Every sample that is stored went through it.
     """
 
-    kind: Literal["synthetic"] = "synthetic"
+    on_samples = True
+
+    trained_by: Literal["samples"] = "samples"
     network: Literal["code"] = "code"
     output_noise_std: OutputNoise = 0.1
     """``code``: standard deviation of fresh noise on each released pixel (their range is 2). The
@@ -155,14 +217,16 @@ class SyntheticPrivatizer(FittedConfig):
         return True
 
 
-class MomentsPrivatizer(ConditionedConfig, FittedConfig):
+class SumsPrivatizer(FittedConfig, ConditionedConfig):
     """A filter that is fitted on two noised sums over users; all later tasks look through it.
 
     A task of kind ``frequencies`` and one of kind ``moments`` ask for the sums, before all others.
     The fit is post-processing: as many steps and fresh adversaries as it takes, at no cost.
     """
 
-    kind: Literal["moments"] = "moments"
+    by_tasks = True
+
+    trained_by: Literal["sums"] = "sums"
     network: Literal["spectral"] = "spectral"
     width: Count = 128
     highest_frequency: Frequency = 10
@@ -201,9 +265,14 @@ class PretrainedPrivatizer(ConditionedConfig):
     that it was declared."""
 
     @property
-    def reads_sensitive(self) -> bool:
-        """Whether nodes must know the attribute: the filter hides it as it is."""
-        return self.condition
+    def asked_run(self) -> str:
+        """Folder of the run whose filter is taken."""
+        return self.path
+
+    @property
+    def hidden_attribute(self) -> str:
+        """Nodes need not know the attribute but for pairs: the filter hides it as it is."""
+        return self.sensitive_attribute if self.condition else ""
 
     @model_validator(mode="after")
     def _noise_has_a_place(self) -> PretrainedPrivatizer:
@@ -219,23 +288,36 @@ class PretrainedPrivatizer(ConditionedConfig):
         return self
 
 
-PRIVATIZER_KINDS: dict[str, type[PrivatizerConfig]] = {
-    "none": NoPrivatizer,
-    "federated": FederatedPrivatizer,
-    "moments": MomentsPrivatizer,
-    "synthetic": SyntheticPrivatizer,
-    "pretrained": PretrainedPrivatizer,
+TRAINED_BY: dict[str, type[TrainedConfig]] = {
+    "rounds": RoundsPrivatizer,
+    "sums": SumsPrivatizer,
+    "samples": SamplesPrivatizer,
 }
+KINDS = ("none", "trained", "pretrained")
+
+
+def privatizer_tables() -> dict[str, type[PrivatizerConfig]]:
+    """Every form of the section, by what a TOML file says for it."""
+    trained = {f'kind = "trained", trained_by = "{by}"': one for by, one in TRAINED_BY.items()}
+    ends = 'kind = "none"', 'kind = "pretrained"'
+    return {ends[0]: NoPrivatizer, **trained, ends[1]: PretrainedPrivatizer}
 
 
 def _of_kind(table: Any) -> PrivatizerConfig:
     if isinstance(table, PrivatizerConfig):
         return table
     require_mend(isinstance(table, dict), "give a table of settings")
-    kind = table.get("kind", "none")
-    known = isinstance(kind, str) and kind in PRIVATIZER_KINDS
-    require_mend(known, f"kind = {kind!r}: choose one of {', '.join(PRIVATIZER_KINDS)}")
-    return PRIVATIZER_KINDS[kind].model_validate(table)
+    kind, trained_by = table.get("kind", "none"), table.get("trained_by")
+    require_mend(kind in KINDS, f"kind = {kind!r}: choose one of {', '.join(KINDS)}")
+    if kind != "trained":
+        mend = f"trained_by = {trained_by!r}: a filter that the run trains is of kind 'trained'"
+        require_mend(trained_by is None, mend)
+        found = NoPrivatizer if kind == "none" else PretrainedPrivatizer
+        return found.model_validate(table)
+    known = isinstance(trained_by, str) and trained_by in TRAINED_BY
+    mend = f"trained_by = {trained_by!r}: choose one of {', '.join(TRAINED_BY)}"
+    require_mend(known, mend)
+    return TRAINED_BY[str(trained_by)].model_validate(table)
 
 
 PrivatizerSection = Annotated[SerializeAsAny[PrivatizerConfig], BeforeValidator(_of_kind)]

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic.fields import FieldInfo
 
-from fedlens.server.config.privatizer import PRIVATIZER_KINDS
+from fedlens.server.config.privatizer import privatizer_tables
 from fedlens.server.config.section import Section
 from fedlens.server.config.tasks import TASK_KINDS, TaskConfig
 from fedlens.server.config.tree import Config
@@ -57,8 +57,8 @@ def tables() -> Iterator[Table]:
             s for s in found.settings if known.get(s.key) != s and s.key != "tasks.NAME.kind"
         ]
         yield Table(found.title, found.meaning, tuple(differs))
-    for kind, filter_ in PRIVATIZER_KINDS.items():
-        yield _table(f'[privatizer] kind = "{kind}"', filter_, "privatizer.")
+    for form, filter_ in privatizer_tables().items():
+        yield _table(f"[privatizer] {form}", filter_, "privatizer.")
 
 
 def _section(name: str) -> type[Section] | None:

@@ -16,7 +16,7 @@ from fedlens.accountant.events import Event, SubsampledGaussian
 from fedlens.accountant.wording import shown
 from fedlens.foundation.rounding import rounded_up
 from fedlens.server.config.mechanism import round_event
-from fedlens.server.config.tasks import AnnotatorConfig, CriticConfig, TaskConfig
+from fedlens.server.config.tasks import TaskConfig
 from fedlens.server.config.tree import Config, ConfigError
 
 _MOST_NOISE = 1e9
@@ -60,14 +60,11 @@ def scheduled(config: Config) -> tuple[ScheduledTask, ...]:
 
 def expected_work(config: Config) -> tuple[int, ...]:
     """What each round is expected to take, in generator steps, asking nodes among them."""
-    work: list[int] = []
-    for task in scheduled(config):
-        settings = task.settings
-        each = settings.generator_steps if isinstance(settings, CriticConfig) else 0
-        work += [_ASKING + each] * task.rounds
-        if isinstance(settings, AnnotatorConfig):
-            work[-1] += settings.guided_steps
-    return tuple(work)
+    return tuple(
+        _ASKING + task.settings.steps_after(number)
+        for task in scheduled(config)
+        for number in range(1, task.rounds + 1)
+    )
 
 
 def task_at(config: Config, number: int) -> ScheduledTask:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
 from fedlens.foundation.errors import WrongUse
 from fedlens.foundation.registry import Registry
 from fedlens.models.precision import Precision
+from fedlens.server.config import needs
 from fedlens.server.config.section import (
     Count,
     NoiseMultiplier,
@@ -33,6 +34,20 @@ TRAINING, PROBE = "training round", "probe"
 
 class TaskConfig(Section):
     """What every task has: its rounds and the mechanism of each."""
+
+    requires: ClassVar[frozenset[str]] = frozenset()
+    """What tasks before it must provide, in words such as those of
+    `fedlens.server.config.needs`.
+    """
+    provides: ClassVar[frozenset[str]] = frozenset()
+    """What tasks after it, and the run's samples, may build on."""
+    trains_filter_by: ClassVar[str] = ""
+    """Which ``privatizer.trained_by`` it has a part in; empty for a task that trains no filter."""
+    of_all_users: ClassVar[bool] = False
+    """Whether its release is a mean over all users, as no trimmed sum is."""
+    weights_stepped: ClassVar[bool] = False
+    """Whether nodes step weights in record mode: ``local_steps`` of ``local_rate`` each, within
+    ``weight_limit``."""
 
     kind: str
     """Which kind of task it is."""
@@ -68,9 +83,39 @@ class TaskConfig(Section):
         """Whether no sound update has a number below 0."""
         return False
 
+    @property
+    def framed_components(self) -> int:
+        """Principal components that it takes from synthetic images before its first round."""
+        return 0
+
+    @property
+    def asked_run(self) -> str:
+        """Folder of another run whose released network travels with the question; empty: none."""
+        return ""
+
+    @property
+    def unbounded_by(self) -> str:
+        """Which setting leaves a node's reply without a bound in record mode; empty for none."""
+        return ""
+
+    def steps_after(self, number: int) -> int:
+        """Steps that the generator is planned to take after the task's round, from 1."""
+        return 0
+
+    def filter_is_trained(self, rounds: int, applied: int) -> bool:
+        """Whether the filter that it provides has learned what it was to learn.
+
+        Args:
+            rounds: of the task, that are behind.
+            applied: releases that the filter's task took in.
+        """
+        return True
+
 
 class CriticConfig(TaskConfig):
     """A task whose release the generator learns from in each of its rounds."""
+
+    provides = frozenset({needs.GENERATOR_LOSS})
 
     generator_steps: Count = 100
     """Generator steps a round."""
@@ -88,9 +133,15 @@ class CriticConfig(TaskConfig):
         """What the ledger says that a round releases."""
         return f"{self.kind} critic update"
 
+    def steps_after(self, number: int) -> int:
+        """Steps that the generator is planned to take after the task's round, from 1."""
+        return self.generator_steps
+
 
 class FrozenConfig(CriticConfig):
     """A critic that is linear in fixed random patch features."""
+
+    provides = frozenset({needs.GENERATOR_LOSS, needs.FEATURES})
 
     kind: Literal["frozen"] = "frozen"
     faithful_steps: Annotated[int, Field(ge=0)] = 150
@@ -104,14 +155,23 @@ class FocusedConfig(CriticConfig):
     It measures from their class means. A ``frozen`` task must come before it.
     """
 
+    requires = frozenset({needs.FEATURES})
+
     kind: Literal["focused"] = "focused"
     faithful_steps: Annotated[int, Field(ge=0)] = 150
     components: Count = 400
     """Directions that it keeps."""
 
+    @property
+    def framed_components(self) -> int:
+        """Principal components that it takes from synthetic images before its first round."""
+        return self.components
+
 
 class WganConfig(CriticConfig):
     """The convolutional WGAN critic: users send the change of its weights after local steps."""
+
+    weights_stepped = True
 
     kind: Literal["wgan"] = "wgan"
     loss: Literal["wasserstein", "hinge"] = "wasserstein"
@@ -147,6 +207,11 @@ class WganConfig(CriticConfig):
         """Record mode: mechanisms that a round is made of on each node."""
         return self.local_steps
 
+    @property
+    def unbounded_by(self) -> str:
+        """Which setting leaves a node's reply without a bound in record mode; empty for none."""
+        return "" if self.weight_limit else "weight_limit"
+
 
 class AnnotatorConfig(TaskConfig):
     """The private annotator: softmax regression on fixed features, trained by the federation.
@@ -154,6 +219,8 @@ class AnnotatorConfig(TaskConfig):
     Synthetic samples alone frame its features. It guides the generator's last steps, filters
     samples and labels images for students.
     """
+
+    provides = frozenset({needs.LABELS})
 
     kind: Literal["annotator"] = "annotator"
     rounds: Count = 20
@@ -182,16 +249,29 @@ class AnnotatorConfig(TaskConfig):
     """In these steps the annotator judges one image of this many of a batch. 4 makes such a step a
     fifth shorter, and its gradient noisier by a third."""
 
+    @property
+    def framed_components(self) -> int:
+        """Principal components that it takes from synthetic images before its first round."""
+        return self.components
+
+    def steps_after(self, number: int) -> int:
+        """Steps that the generator is planned to take after the task's round, from 1."""
+        return self.guided_steps if number == self.rounds else 0
+
 
 ORDERS = {"information": (0.0, 1.0), "alpha": (1e-3, math.inf)}
 """Least and largest ``alpha`` of our methods; another package's say so themselves."""
 
 
 class PrivatizerTaskConfig(TaskConfig):
-    """Rounds in which users train the filter of ``privatizer.kind = "federated"``; they come first.
+    """Rounds in which users train the filter of ``privatizer.trained_by = "rounds"``.
 
-    In all later tasks nodes filter their images before anything else is made of them.
+    They come first. In all later tasks nodes filter their images before anything else is made of
+    them.
     """
+
+    provides = frozenset({needs.PRIVATIZER})
+    trains_filter_by = "rounds"
 
     kind: Literal["privatizer"] = "privatizer"
     rounds: Count = 10
@@ -241,6 +321,10 @@ class PrivatizerTaskConfig(TaskConfig):
         require_mend(self.lead < self.rounds, "lead: the filter needs rounds too, give fewer")
         return self
 
+    def filter_is_trained(self, rounds: int, applied: int) -> bool:
+        """Whether its rounds are over and the filter has learned in one of them."""
+        return rounds >= self.rounds and applied > self.lead
+
 
 def _a_question(value: str) -> str:
     # probes are written with torch, which settings must not take the time to load
@@ -258,6 +342,8 @@ class ProbeConfig(TaskConfig):
 
     Every enrolled user is asked where ``sampling_rate`` is 1. User mode alone.
     """
+
+    of_all_users = True
 
     kind: Literal["probe"] = "probe"
     noise_multiplier: NoiseMultiplier = 14.0
@@ -283,6 +369,11 @@ class ProbeConfig(TaskConfig):
     def positive(self) -> bool:
         """Numbers of users lie in [0, 1]."""
         return True
+
+    @property
+    def asked_run(self) -> str:
+        """Folder of another run whose released network travels with the question; empty: none."""
+        return self.model
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from typing import Annotated, Any
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, cast
 
 import tomli_w
 from pydantic import (
@@ -21,16 +21,10 @@ from pydantic import (
     model_validator,
 )
 
+from fedlens.server.config import needs
 from fedlens.server.config.aggregation import AggregationConfig
 from fedlens.server.config.membership import MembershipConfig
-from fedlens.server.config.moments import FrequenciesConfig, MomentsConfig
-from fedlens.server.config.privatizer import (
-    FederatedPrivatizer,
-    MomentsPrivatizer,
-    NoPrivatizer,
-    PrivatizerConfig,
-    PrivatizerSection,
-)
+from fedlens.server.config.privatizer import NoPrivatizer, PrivatizerConfig, PrivatizerSection
 from fedlens.server.config.section import ConfigError, Section, refusal, require
 from fedlens.server.config.sections import (
     POPULATION_NAME,
@@ -42,12 +36,11 @@ from fedlens.server.config.sections import (
 )
 from fedlens.server.config.split import SplitConfig
 from fedlens.server.config.tasks import (
+    TASK_KINDS,
     AnnotatorConfig,
-    FocusedConfig,
+    CriticConfig,
     FrozenConfig,
-    PrivatizerTaskConfig,
     TaskConfig,
-    WganConfig,
     task_config,
 )
 
@@ -70,6 +63,8 @@ RECORD_DELTA = 1e-5
 """Largest δ in record mode, where nodes do not tell how many records they hold."""
 MECHANISM = ("rounds", "sampling_rate", "noise_multiplier", "clipping_norm")
 """What a task keeps when its kind changes."""
+FORM = ("kind", "trained_by")
+"""What decides which other settings a table has."""
 SCHEMA = 1
 """Version of the settings' layout; it is in every digest."""
 
@@ -125,8 +120,18 @@ class Config(Section):
     @property
     def annotator(self) -> AnnotatorConfig | None:
         """The settings of the task that trains the annotator, where there is one."""
-        found = [task for task in self.tasks.values() if isinstance(task, AnnotatorConfig)]
-        return found[0] if found else None
+        found = self.providers(needs.LABELS)
+        return cast(AnnotatorConfig, self.tasks[found[0]]) if found else None
+
+    @property
+    def critics(self) -> dict[str, CriticConfig]:
+        """The tasks that the generator learns from, by name, in the order of the schedule."""
+        found = self.providers(needs.GENERATOR_LOSS)
+        return {name: cast(CriticConfig, self.tasks[name]) for name in found}
+
+    def providers(self, need: str) -> list[str]:
+        """Names of the tasks that provide something, in the order of the schedule."""
+        return [name for name, task in self.planned.items() if need in task.provides]
 
     @property
     def noised(self) -> bool:
@@ -140,9 +145,9 @@ class Config(Section):
     def updated(self, settings: Mapping[str, object]) -> Config:
         """A copy with ``settings`` (flat keys) in place of its own.
 
-        A table whose ``kind`` changes starts anew from that kind's defaults, but for a task's
-        rounds, q, z and C, which every kind has. A task that a new schedule leaves out is dropped;
-        one that it names anew needs its ``kind`` in ``settings``.
+        A table whose ``kind`` or ``trained_by`` changes starts anew from the defaults of that form,
+        but for a task's rounds, q, z and C, which every kind has. A task that a new schedule leaves
+        out is dropped; one that it names anew needs its ``kind`` in ``settings``.
 
         Raises:
             ConfigError: an unknown key, a value of the wrong type, or one out of range.
@@ -187,44 +192,34 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _tasks_find_what_they_build_on(self) -> Config:
-        kinds = list(self.planned.items())
-        mend = "the focused critic looks at samples of a task of kind 'frozen': schedule one before"
-        for place, (name, task) in enumerate(kinds):
-            if isinstance(task, FocusedConfig):
-                found = any(isinstance(other, FrozenConfig) for _, other in kinds[:place])
-                require(found, f"tasks.{name}.kind", task.kind, f"{mend} it")
-        for kind in (AnnotatorConfig, PrivatizerTaskConfig, FrequenciesConfig, MomentsConfig):
-            named = [name for name, task in kinds if isinstance(task, kind)]
+        given: set[str] = set()
+        for name, task in self.planned.items():
+            if lacking := sorted(task.requires - given):
+                mend = f"it builds on {' and '.join(lacking)}: schedule {_providers_of(lacking)}"
+                require(False, f"tasks.{name}.kind", task.kind, f"{mend} before it")
+            given |= task.provides
+        for need in sorted(needs.ONE_AT_MOST):
+            named, text = self.providers(need), " ".join(self.schedule)
             mend = f"there is one task of its kind at most: leave out {', '.join(named[1:])}"
-            require(len(named) < 2, "schedule", " ".join(self.schedule), mend)
+            require(len(named) < 2, "schedule", text, mend)
         return self
 
     @model_validator(mode="after")
-    def _the_filter_has_its_task(self) -> Config:
-        found = [n for n, t in self.planned.items() if isinstance(t, PrivatizerTaskConfig)]
-        paired = isinstance(self.privatizer, FederatedPrivatizer) == bool(found)
-        mend = "'federated' and a task of kind 'privatizer' belong together: give both or neither"
-        require(paired, "privatizer.kind", self.privatizer.kind, mend)
-        first, text = not found or self.schedule[0] == found[0], " ".join(self.schedule)
-        mend = f"{''.join(found)} trains the filter that all others look through: name it first"
-        require(first, "schedule", text, mend)
-        mend = "a filter alone has nothing to show: name a critic too"
-        require(len(self.schedule) > len(found), "schedule", text, mend)
-        return self
-
-    @model_validator(mode="after")
-    def _the_filter_has_its_sums(self) -> Config:
-        kinds = (FrequenciesConfig, MomentsConfig)
-        found = [name for name, task in self.planned.items() if isinstance(task, kinds)]
-        wanted = isinstance(self.privatizer, MomentsPrivatizer)
-        mend = (
-            "'moments' and two tasks, of kinds 'frequencies' and 'moments', belong together: give "
-            "all or none"
-        )
-        paired = len(found) == (2 if wanted else 0)
-        require(paired, "privatizer.kind", self.privatizer.kind, mend)
-        first = list(map(type, self.planned.values()))[: len(found)] == list(kinds)[: len(found)]
-        mend = "the tasks of kinds 'frequencies' and 'moments' make the filter: name them first"
+    def _the_filter_has_its_tasks(self) -> Config:
+        filter_ = self.privatizer
+        wanted = filter_.training if filter_.by_tasks else ""
+        name, value = "privatizer.kind", filter_.kind
+        if filter_.training:
+            name, value = "privatizer.trained_by", filter_.training
+        parts = [task.trains_filter_by for task in self.planned.values()]
+        for task, part in zip(self.planned, parts, strict=True):
+            mend = f"[tasks.{task}] and privatizer.trained_by = {part!r} belong together: give both"
+            require(part in ("", wanted), name, value, f"{mend} or neither")
+        if wanted and not self.providers(needs.PRIVATIZER):
+            mend = _providers_of([needs.PRIVATIZER], wanted)
+            require(False, name, value, f"no task trains the filter: schedule {mend}")
+        mend = "tasks that train the filter, which all others look through, come first"
+        first = parts == sorted(parts, key=lambda part: not part)
         require(first, "schedule", " ".join(self.schedule), mend)
         return self
 
@@ -235,9 +230,9 @@ class Config(Section):
         holds = not (record and self.privatizer.active)
         require(holds, "privatizer.kind", self.privatizer.kind, mend)
         for name, task in self.tasks.items():
-            unbounded = record and isinstance(task, WganConfig) and task.weight_limit == 0
+            unbounded = record and task.unbounded_by
             mend = "record mode needs a limit above 0: it bounds what a node's reply may hold"
-            require(not unbounded, f"tasks.{name}.weight_limit", 0.0, mend)
+            require(not unbounded, f"tasks.{name}.{unbounded}", 0.0, mend)
         largest, unit = (RECORD_DELTA, "record mode") if record else (1 / self.data.users, "1/N")
         mend = f"make it at most {largest:g} ({unit}): a larger δ protects no user"
         holds = not self.noised or self.privacy.delta <= largest
@@ -248,7 +243,7 @@ class Config(Section):
     def _sums_can_be_masked(self) -> Config:
         self.aggregation.check(self.data.nodes, self.privacy.unit, self.data.users)
         share = self.aggregation.trimmed_share
-        probes = any(task.kind == "probe" for task in self.tasks.values())
+        probes = any(task.of_all_users for task in self.tasks.values())
         mend = "a probe's answer is a mean over all users, and a trimmed sum is not of all: set 0"
         require(not (share and probes), "aggregation.trimmed_share", share, mend)
         return self
@@ -331,11 +326,23 @@ def _clear_changed_kinds(tree: dict[str, Any], wanted: Mapping[str, Any]) -> Non
     for tables, name, table in places:
         if not isinstance(table, Mapping) or name not in tables:
             continue
-        if table.get("kind", tables[name]["kind"]) != tables[name]["kind"]:
-            tables[name] = {k: v for k, v in tables[name].items() if k in MECHANISM}
+        old = tables[name]
+        if any(key in table and table[key] != old.get(key) for key in FORM):
+            tables[name] = {key: old[key] for key in ("kind", *MECHANISM) if key in old}
 
 
 def digest_of_tree(tree: Mapping[str, object]) -> str:
     """`Config.digest` of a tree of settings: what is not in it is in no way part of it."""
     text = json.dumps({"schema": SCHEMA, **tree}, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _providers_of(lacking: Sequence[str], training: str = "") -> str:
+    """Kinds of task that provide what is lacking, in words; those alone that train a filter so."""
+    kinds = {kind: TASK_KINDS[kind].config for kind in TASK_KINDS}
+    found = [
+        repr(kind)
+        for kind, one in kinds.items()
+        if one.provides & set(lacking) and training in ("", one.trains_filter_by)
+    ]
+    return f"a task of kind {' or '.join(found)}" if found else "a task that provides it"

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from fedlens.client.messages import DESCRIBE, MEMBER_BYTES, Description, ReplyError, roster_digest
 from fedlens.models.shapes import ImageShape
-from fedlens.server.config.privatizer import FilterConfig
 from fedlens.server.config.tree import Config
 from fedlens.server.federation.contract_check import EnrolmentError, check_agreed, data_name
 from fedlens.server.federation.exchange import exchange, wait_for_nodes
@@ -254,16 +253,16 @@ def _agreed(
         )
     shape, classes = schemas.pop()
     filter_, sensitive_classes = config.privatizer, 0
-    if isinstance(filter_, FilterConfig) and filter_.reads_sensitive:
+    if filter_.hidden_attribute:
         described_ones = [description for _, description in ordered]
-        sensitive_classes = _agreed_sensitive(described_ones, filter_.sensitive_attribute)
+        sensitive_classes = _agreed_sensitive(described_ones, filter_.hidden_attribute)
     name = data_name([description for _, description in ordered], config)
     return Federation(roster, shape, classes, sensitive_classes, filter_.pairs, nodes, name)
 
 
 def misfit(node: EnrolledNode, federation: Federation, config: Config) -> str | None:
     """Why a node that comes later cannot take part, or None; public facts of its schema alone."""
-    told, filter_ = node.told, config.privatizer
+    told, hidden = node.told, config.privatizer.hidden_attribute
     if (told.shape, told.classes) != (federation.shape, federation.classes):
         return f"its images and classes are {told.shape} and {told.classes}"
     agreed = {(other.told.federation, other.told.contract) for other in federation.nodes}
@@ -273,11 +272,8 @@ def misfit(node: EnrolledNode, federation: Federation, config: Config) -> str | 
         return "it answers for users of another slice"
     if config.split.active and not told.splits:
         return "it knows of no private splits or forbids them (forbid-splits)"
-    hidden = isinstance(filter_, FilterConfig) and filter_.reads_sensitive
-    if hidden and (told.sensitive_attribute, told.sensitive_classes) != (
-        filter_.sensitive_attribute if isinstance(filter_, FilterConfig) else "",
-        federation.sensitive_classes,
-    ):
+    known = told.sensitive_attribute, told.sensitive_classes
+    if hidden and known != (hidden, federation.sensitive_classes):
         return "it does not know the sensitive attribute as the others do"
     return None
 

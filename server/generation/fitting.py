@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 import torch
@@ -38,7 +39,7 @@ from fedlens.privatizers.networks.adversaries import CodeAdversary
 from fedlens.privatizers.networks.design import CODE, filter_network
 from fedlens.privatizers.protocol import FILTER, Batch, PrivatizerError
 from fedlens.privatizers.training import Progress, Stage, train_privatizer
-from fedlens.server.config.privatizer import FittedConfig, SyntheticPrivatizer
+from fedlens.server.config.privatizer import FittedConfig, SamplesPrivatizer
 from fedlens.server.config.section import require
 from fedlens.server.config.tree import Config
 from fedlens.server.generation.compute import training_threads
@@ -90,7 +91,7 @@ class FilterFit:
     def __init__(
         self,
         config: Config,
-        settings: SyntheticPrivatizer,
+        settings: SamplesPrivatizer,
         shape: ImageShape,
         sensitive_classes: int,
     ) -> None:
@@ -115,10 +116,9 @@ class FilterFit:
     @classmethod
     def of(cls, config: Config, shape: ImageShape, sensitive_classes: int) -> FilterFit | None:
         """The fit of a run whose filter is made on its samples; None for every other run."""
-        settings = config.privatizer
-        if not isinstance(settings, SyntheticPrivatizer):
+        if not config.privatizer.on_samples:
             return None
-        return cls(config, settings, shape, sensitive_classes)
+        return cls(config, cast(SamplesPrivatizer, config.privatizer), shape, sensitive_classes)
 
     @property
     def network(self) -> nn.Module | None:

@@ -21,7 +21,7 @@ from fedlens.privatizers.networks.spectral import LowFrequencies
 from fedlens.privatizers.pair_moments import PairGaussians
 from fedlens.privatizers.protocol import PrivatizerError
 from fedlens.privatizers.training import Progress
-from fedlens.server.config.privatizer import MomentsPrivatizer
+from fedlens.server.config.privatizer import SumsPrivatizer
 from fedlens.server.generation.fitting import BATCH, SHARES, FitTask, PairSamples, fit_at
 
 SEED = 7_000_003
@@ -34,7 +34,7 @@ SERVING_STEPS = 800
 
 
 def fit_on_moments(
-    settings: MomentsPrivatizer,
+    settings: SumsPrivatizer,
     features: LowFrequencies,
     known: PairGaussians,
     classes: tuple[int, int],

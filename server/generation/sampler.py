@@ -17,7 +17,6 @@ from fedlens.models.shapes import ImageShape
 from fedlens.models.vectors import load_vector, to_vector
 from fedlens.privatizers.networks.design import filter_network
 from fedlens.privatizers.record_noise import KEY_BYTES, records_noise
-from fedlens.server.config.privatizer import SyntheticPrivatizer
 from fedlens.server.config.tree import Config
 from fedlens.server.run.arrays import Arrays
 
@@ -286,7 +285,7 @@ def restored_sampler(config: Config, shape: ImageShape, classes: int, arrays: Ar
     device = devices.best_device()
     annotator = None if annotator is None else annotator.to(device)
     sampler = sampler_of(config, made.eval().to(device), annotator)
-    if not isinstance(config.privatizer, SyntheticPrivatizer):
+    if not config.privatizer.on_samples:
         return sampler
     filter_ = restored_filter(config, shape, arrays["privatizer"])
     return replace(sampler, privatizer=filter_, sensitive_classes=int(arrays["sensitive_classes"]))

@@ -5,13 +5,13 @@ from __future__ import annotations
 from fedlens.accountant.events import Event
 from fedlens.accountant.ledger.prior import PriorReleases
 from fedlens.client.contract import PREFIX
-from fedlens.server.config.privatizer import PretrainedPrivatizer
 from fedlens.server.config.tree import Config
 from fedlens.server.learning.pretrained_filter import (
     PretrainedFilter,
     check_filter,
     kept_pretrained,
     named_filter,
+    pretrained_settings,
 )
 from fedlens.server.ledger.prior_runs import check_probed_models, cost_of_models
 from fedlens.server.ledger.private_split import PrivateSplit, check_split, kept_split, named_model
@@ -36,8 +36,8 @@ def released_before(config: Config) -> list[Event]:
         ConfigError: there is no such run.
     """
     named = []
-    if isinstance(config.privatizer, PretrainedPrivatizer):
-        named.append(named_filter(config.privatizer))
+    if taken := pretrained_settings(config):
+        named.append(named_filter(taken))
     if config.split.active:
         named.append(named_model(config))
     return [event for one in named for event in one.released(one.opened()[0]).in_bulk]

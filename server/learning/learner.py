@@ -6,19 +6,20 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import BaseModel
 from torch import Tensor
 
-from fedlens.client.messages import FilterSettings, Vector
+from fedlens.client.messages import Vector
 from fedlens.foundation.profile import span
+from fedlens.models.annotators import Annotator
 from fedlens.models.generators import Generator
 from fedlens.privatizers.protocol import PrivatizerError
+from fedlens.server.config import needs
 from fedlens.server.config.schedule import ScheduledTask, scheduled, total_rounds
 from fedlens.server.config.tree import Config
 from fedlens.server.federation.enrolment import Federation
@@ -30,14 +31,7 @@ from fedlens.server.learning.privatizer import KEPT, RunFilter
 from fedlens.server.learning.unguided import faithful_plan, train_faithful
 from fedlens.server.run.arrays import Arrays, under, within
 from fedlens.server.tasks import server_task
-from fedlens.server.tasks.annotator import AnnotatorTask
-from fedlens.server.tasks.protocol import (
-    EngineTask,
-    FittingTask,
-    NothingLearned,
-    ServerTask,
-    TaskContext,
-)
+from fedlens.server.tasks.protocol import NothingLearned, ServerTask, TaskContext, TaskRequest
 
 FRAME_SEED = 4_000_003
 FRAME_IMAGES = 5_000
@@ -49,15 +43,6 @@ FRAME_PLACES = FRAME_IMAGES * 32 * 32
 KeptGenerator = Callable[[int], NDArray[np.float32] | None]
 OnStep = Callable[[int, int], None]
 """Told the number of generator steps taken in a round, and how many it has."""
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What nodes are asked in a round, besides its mechanism."""
-
-    settings: BaseModel
-    weights: Mapping[str, Vector]
-    filter: FilterSettings | None
 
 
 class Learner:
@@ -101,17 +86,16 @@ class Learner:
         self._filter = RunFilter(config, self._tasks, pretrained)
         self._pretrained = pretrained
         self._fit = FilterFit.of(config, shape, federation.sensitive_classes)
-        self._annotator = next(
-            (task for task in self._tasks.values() if isinstance(task, AnnotatorTask)), None
-        )
+        labelling = config.providers(needs.LABELS)
+        self._labelling = self._tasks[labelling[0]] if labelling else None
 
     # What nodes are asked
 
     @property
     def computed_by(self) -> dict[str, str]:
         """How nodes compute tasks that leave a choice, by the tasks' names."""
-        tasks = {k: task for k, task in self._tasks.items() if isinstance(task, EngineTask)}
-        return {name: task.computed_by for name, task in tasks.items() if task.computed_by}
+        found = {name: task.computed_by for name, task in self._tasks.items()}
+        return {name: words for name, words in found.items() if words}
 
     def task(self, scheduled: ScheduledTask) -> ServerTask:
         """The state of a scheduled task."""
@@ -134,12 +118,12 @@ class Learner:
         labels = torch.arange(self._frame_images) % sampler.classes
         return sampler.draw(labels, self._config.seed + FRAME_SEED), labels
 
-    def asked(self, scheduled: ScheduledTask) -> Asked:
+    def asked(self, scheduled: ScheduledTask) -> TaskRequest:
         """What nodes are asked in the round that `prepare` began."""
         task = self.task(scheduled)
         request = task.request()
         weights = {**request.weights, **self._filter.weights(task)}
-        return Asked(request.settings, weights, self._filter.settings(task))
+        return replace(request, weights=weights, filter=self._filter.settings(task))
 
     # Post-processing
 
@@ -160,8 +144,8 @@ class Learner:
         """
         task = self.task(scheduled)
         figures = {} if release is None else dict(task.apply_release(release))
-        if isinstance(task, FittingTask) and number == scheduled.last:
-            return {**figures, **task.fit(on_step)}
+        if number == scheduled.last:
+            figures.update(task.fit(on_step))
         planned = task.generator_steps(number - scheduled.first + 1)
         if planned is None:
             on_step(1, 1)
@@ -223,8 +207,7 @@ class Learner:
 
     def has_faithful(self, done: int) -> bool:
         """Whether after round ``done`` faithful samples come from a generator of their own."""
-        plan, annotator = faithful_plan(self._config, done), self._annotator
-        return plan is not None and annotator is not None and annotator.ready
+        return faithful_plan(self._config, done) is not None and self._labeller is not None
 
     def settles_faithful(self, done: int) -> bool:
         """Whether no round after ``done`` changes what that generator is made of."""
@@ -280,10 +263,13 @@ class Learner:
             raise NothingLearned(f"no filter could be trained: {error}") from None
 
     def _unhidden(self, done: int) -> Sampler:
-        annotator = self._annotator
-        usable = annotator is not None and annotator.ready and done >= total_rounds(self._config)
-        network = annotator.network if annotator is not None and usable else None
-        return sampler_of(self._config, self._trainer.average, network)
+        labeller = self._labeller if done >= total_rounds(self._config) else None
+        return sampler_of(self._config, self._trainer.average, labeller)
+
+    @property
+    def _labeller(self) -> Annotator | None:
+        """The label model, where the run has one that learned anything."""
+        return None if self._labelling is None else self._labelling.labeller()
 
     # State
 

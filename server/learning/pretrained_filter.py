@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
@@ -15,11 +16,11 @@ from fedlens.accountant.ledger.prior import PriorReleases
 from fedlens.accountant.wording import shown
 from fedlens.client.messages import Vector
 from fedlens.models.shapes import ImageShape, ShapeError
-from fedlens.server.config.privatizer import FilterConfig, PretrainedPrivatizer
-from fedlens.server.config.tasks import PrivatizerTaskConfig
+from fedlens.server.config.privatizer import PretrainedPrivatizer
+from fedlens.server.config.schedule import scheduled
 from fedlens.server.config.tree import Config, ConfigError
 from fedlens.server.generation.sampler import restored_filter
-from fedlens.server.learning.privatizer import kept_filter_weights
+from fedlens.server.learning.privatizer import filter_task_of, kept_filter_weights
 from fedlens.server.ledger.prior_runs import NamedRun
 from fedlens.server.ledger.run_ledger import spending_of
 from fedlens.server.run.directory import RunDirectory, Snapshot
@@ -65,9 +66,9 @@ def check_filter(config: Config) -> None:
         ConfigError: as `pretrained_filter`.
         PopulationError: as `check_room`.
     """
-    if isinstance(config.privatizer, PretrainedPrivatizer):
-        directory, _, _ = _found(config, config.privatizer)
-        named_filter(config.privatizer).releases(config, directory)
+    if taken := pretrained_settings(config):
+        directory, _, _ = _found(config, taken)
+        named_filter(taken).releases(config, directory)
 
 
 def pretrained_filter(
@@ -89,8 +90,8 @@ def pretrained_filter(
         PopulationError: the population has too little left to pay what it cost.
         RunDirectoryError: what was kept was damaged.
     """
-    settings = config.privatizer
-    if not isinstance(settings, PretrainedPrivatizer):
+    settings = pretrained_settings(config)
+    if settings is None:
         return None
     kept = kept_pretrained(directory)
     if kept is None:
@@ -134,6 +135,11 @@ def _taken(config: Config, ours: PretrainedPrivatizer, shape: ImageShape) -> Pre
     return PretrainedFilter(vector, prior, spent.dp_epsilon, spent.delta_dp)
 
 
+def pretrained_settings(config: Config) -> PretrainedPrivatizer | None:
+    """The section of the privatizer, where a run takes another one's filter."""
+    return cast(PretrainedPrivatizer, config.privatizer) if config.privatizer.asked_run else None
+
+
 def named_filter(ours: PretrainedPrivatizer) -> NamedRun:
     """The run whose filter is taken."""
     declares = "privatizer.other_people"
@@ -142,11 +148,11 @@ def named_filter(ours: PretrainedPrivatizer) -> NamedRun:
 
 def _found(config: Config, ours: PretrainedPrivatizer) -> tuple[RunDirectory, Snapshot, Vector]:
     directory, theirs, snapshot = named_filter(ours).opened()
-    if isinstance(theirs.privatizer, PretrainedPrivatizer):
+    if theirs.privatizer.asked_run:
         raise _refused(
             ours,
             "that run took its filter from another one too, and its ledger does not say what that "
-            f"cost: name the one that trained it, {theirs.privatizer.path}",
+            f"cost: name the one that trained it, {theirs.privatizer.asked_run}",
         )
     vector = None if snapshot is None else _trained(theirs, snapshot)
     if snapshot is None or vector is None:
@@ -158,25 +164,25 @@ def _found(config: Config, ours: PretrainedPrivatizer) -> tuple[RunDirectory, Sn
 
 def _trained(theirs: Config, snapshot: Snapshot) -> Vector | None:
     """The filter, where it is there and learned from what it was to learn from."""
-    task = next(iter(theirs.planned.values()))
-    if isinstance(task, PrivatizerTaskConfig):
-        applied = snapshot.arrays.get(f"tasks/{theirs.schedule[0]}/applied")
-        if snapshot.round < task.rounds or applied is None or int(applied) <= task.lead:
+    made = [task for task in scheduled(theirs) if task.name == filter_task_of(theirs)]
+    for task in made:
+        applied = int(snapshot.arrays.get(f"tasks/{task.name}/applied", np.zeros(())))
+        if not task.settings.filter_is_trained(snapshot.round - task.first + 1, applied):
             return None
     return kept_filter_weights(theirs, snapshot.arrays)
 
 
 def _check_alike(ours: PretrainedPrivatizer, theirs: Config) -> None:
     """The network is built from this run's settings, on nodes that do not know the other run."""
-    other = theirs.privatizer
+    own, other = ours.model_dump(), theirs.privatizer.model_dump()
     for name in _SAME:
-        found = getattr(other, name, getattr(ours, name))
-        if getattr(ours, name) != found:
+        found = other.get(name, own[name])
+        if own[name] != found:
             raise ConfigError(
-                f"privatizer.{name} = {getattr(ours, name)!r} does not fit privatizer.path = "
+                f"privatizer.{name} = {own[name]!r} does not fit privatizer.path = "
                 f"{ours.path!r}, whose filter has {found!r}: set that"
             )
-    told = isinstance(other, FilterConfig) and other.consenting > 0
+    told = theirs.privatizer.consenting_share > 0
     if (ours.consenting > 0) != told:
         raise ConfigError(
             f"privatizer.consenting = {ours.consenting!r} does not fit privatizer.path = "

@@ -7,32 +7,26 @@ from collections.abc import Mapping
 import numpy as np
 
 from fedlens.client.messages import FilterSettings, Vector
-from fedlens.server.config.moments import MomentsConfig
-from fedlens.server.config.privatizer import FilterConfig
-from fedlens.server.config.tasks import PrivatizerTaskConfig
+from fedlens.server.config import needs
 from fedlens.server.config.tree import Config
 from fedlens.server.run.arrays import Arrays
-from fedlens.server.tasks.protocol import FilterTask, NothingLearned, ServerTask
+from fedlens.server.tasks.protocol import NothingLearned, ServerTask
 
 KEPT = "filter/mean"
 """Where a run's state has a filter that no task of the run trains."""
 
 
+_OF_OTHER_NETWORKS = {"output_noise_std": 0.0, "capacity": 0.0, "highest_frequency": 0}
+"""What a filter's settings lack where its network has no such thing."""
+
+
 def told_to_nodes(config: Config) -> FilterSettings | None:
     """What nodes need to know to run the filter, or to give pairs; None where nothing is hidden."""
     filter_ = config.privatizer
-    if not isinstance(filter_, FilterConfig):
+    if not filter_.active:
         return None
-    return FilterSettings(
-        network=filter_.network,
-        width=filter_.width,
-        consenting=filter_.consenting,
-        output_noise_std=float(getattr(filter_, "output_noise_std", 0.0)),
-        capacity=float(getattr(filter_, "capacity", 0.0)),
-        highest_frequency=int(getattr(filter_, "highest_frequency", 0)),
-        sensitive_attribute=filter_.sensitive_attribute,
-        pairs=filter_.pairs,
-    )
+    known = {**_OF_OTHER_NETWORKS, **filter_.model_dump(), "pairs": filter_.pairs}
+    return FilterSettings(**{name: known[name] for name in FilterSettings.model_fields})
 
 
 class RunFilter:
@@ -51,13 +45,13 @@ class RunFilter:
         Raises:
             ValueError: the run is to have a pretrained filter and has none.
         """
-        if config.privatizer.kind == "pretrained" and pretrained is None:
+        if config.privatizer.asked_run and pretrained is None:
             raise ValueError("without the pretrained filter nodes would show images as they are")
         self._settings, self._pretrained = told_to_nodes(config), pretrained
-        known = list(tasks.values())
-        places = [place for place, task in enumerate(known) if isinstance(task, FilterTask)]
-        self._task = known[places[0]] if places else None
-        self._before = known[: places[0] + 1] if places else []
+        name, names = filter_task_of(config), list(tasks)
+        self._task = None if name is None else tasks[name]
+        before = [] if name is None else names[: names.index(name) + 1]
+        self._before = [tasks[one] for one in before]
         """The tasks that see images as they are: those up to the one that makes the filter."""
 
     def check(self, task: ServerTask) -> None:
@@ -66,7 +60,7 @@ class RunFilter:
         Raises:
             NothingLearned: it is so.
         """
-        if not isinstance(self._task, FilterTask):
+        if self._task is None:
             return
         if task is self._task and self._task.lacking:
             raise NothingLearned(
@@ -90,15 +84,14 @@ class RunFilter:
         """The filter as it travels in a round of ``task``, as ``filter``; empty without one."""
         if self._pretrained is not None:
             return {"filter": self._pretrained}
-        if not isinstance(self._task, FilterTask) or self._precedes(task):
+        if self._task is None or self._precedes(task):
             return {}
         return {"filter": self._task.filter_weights()}
 
 
 def filter_task_of(config: Config) -> str | None:
     """The name of the task whose releases make the run's filter; None where none does."""
-    makes = (PrivatizerTaskConfig, MomentsConfig)
-    found = [name for name, task in config.planned.items() if isinstance(task, makes)]
+    found = config.providers(needs.PRIVATIZER)
     return found[0] if found else None
 
 

@@ -19,7 +19,6 @@ from fedlens.models.generators import Generator
 from fedlens.models.shapes import ImageShape
 from fedlens.models.vectors import load_vector
 from fedlens.server.config.schedule import scheduled
-from fedlens.server.config.tasks import CriticConfig
 from fedlens.server.config.tree import Config
 from fedlens.server.generation.compute import faithful_threads
 from fedlens.server.generation.generator import GeneratorTrainer, Loss
@@ -58,11 +57,11 @@ def faithful_plan(config: Config, done: int) -> FaithfulPlan | None:
     before = guiding.first - 1
     if not before or done < guiding.last:  # a run may end early after its annotator
         return None
-    critics = [(n, t) for n, t in config.planned.items() if isinstance(t, CriticConfig)]
-    steady = {name: task for name, task in critics if task.faithful_steps}
-    steps = critics[-1][1].faithful_steps if critics else 0
-    rate = critics[-1][1].generator_rate if critics else 0.0
-    return FaithfulPlan(before, tuple(steady), steps, rate)
+    critics = config.critics
+    steady = tuple(name for name, task in critics.items() if task.faithful_steps)
+    last = list(critics.values())[-1:]
+    steps = sum(task.faithful_steps for task in last)
+    return FaithfulPlan(before, steady, steps, sum(task.generator_rate for task in last))
 
 
 def train_faithful(

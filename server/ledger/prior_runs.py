@@ -20,8 +20,9 @@ from fedlens.client.messages import Vector
 from fedlens.models.annotators import Annotator
 from fedlens.models.shapes import ImageShape
 from fedlens.models.vectors import load_vector, to_vector
+from fedlens.server.config import needs
 from fedlens.server.config.schedule import check_affordable
-from fedlens.server.config.tasks import AnnotatorConfig, ProbeConfig
+from fedlens.server.config.tasks import AnnotatorConfig
 from fedlens.server.config.tree import Config, ConfigError
 from fedlens.server.ledger.plan import planned
 from fedlens.server.ledger.population import check_room, joined
@@ -139,9 +140,9 @@ def cost_of_models(config: Config) -> str:
 
 def _probed_models(config: Config) -> dict[str, str]:
     return {
-        f"tasks.{name}.model": task.model
+        f"tasks.{name}.model": task.asked_run
         for name, task in config.planned.items()
-        if isinstance(task, ProbeConfig) and task.model
+        if task.asked_run
     }
 
 
@@ -171,7 +172,7 @@ def load_released_annotator(
     """
     directory = RunDirectory.open(Path(named))
     snapshot, config = directory.load_state(), directory.config()
-    names = [n for n, task in config.tasks.items() if isinstance(task, AnnotatorConfig)]
+    names = config.providers(needs.LABELS)
     settings = config.annotator
     if snapshot is None or not names or settings is None:
         raise ConfigError(f"{setting} = {named!r}: that run has no annotator, name another")

@@ -24,7 +24,6 @@ from fedlens.server.config.schedule import ScheduledTask
 from fedlens.server.config.tree import Config
 from fedlens.server.federation.contract_check import EnrolmentError
 from fedlens.server.federation.roster import DrawnUsers, Roster
-from fedlens.server.learning.learner import Asked
 from fedlens.server.round.aggregation import (
     NORM_SLACK,
     ONE_USER,
@@ -36,6 +35,7 @@ from fedlens.server.round.aggregation import (
 from fedlens.server.round.masked_sum import MaskedSum, SecureSum, SumPlan
 from fedlens.server.round.sealed import Charge, RoundRelease, SealedFailure, SealedRound
 from fedlens.server.round.step import NoUsableReply, PrivateStep, StepPlan
+from fedlens.server.tasks.protocol import TaskRequest
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +109,7 @@ class SecureStep(PrivateStep):
         """Whether the round's release has a histogram of norms."""
         return self._plan.layout.norms.size > 0
 
-    def ask(self, number: int, request: Asked) -> SealedRound:
+    def ask(self, number: int, request: TaskRequest) -> SealedRound:
         """As `PrivateStep.ask`; with distributed noise all of the round but the last exchange.
 
         Raises:
@@ -125,7 +125,7 @@ class SecureStep(PrivateStep):
                 return SealedFailure(error)
             return SealedMasks(number, self, masked, slot.pop_all())
 
-    def gather(self, number: int, request: Asked) -> Aggregate:
+    def gather(self, number: int, request: TaskRequest) -> Aggregate:
         """The exact total of the survivors, which the server is to add noise to.
 
         Raises:
@@ -137,7 +137,7 @@ class SecureStep(PrivateStep):
         return aggregate
 
     @timed("messages")
-    def _open_total(self, number: int, request: Asked) -> Aggregate:
+    def _open_total(self, number: int, request: TaskRequest) -> Aggregate:
         drawn = self._draw(number)
         masked = self._mask(number, drawn, request)
         total, norms = self._open(masked)
@@ -149,7 +149,7 @@ class SecureStep(PrivateStep):
         return Aggregate(bounded, answer.reply.norms, (), masked.survivors)
 
     @timed("messages")
-    def mask(self, number: int, request: Asked) -> MaskedSum:
+    def mask(self, number: int, request: TaskRequest) -> MaskedSum:
         """Distributed noise: all of the round but the last exchange; nothing can be read yet.
 
         Raises:
@@ -178,7 +178,7 @@ class SecureStep(PrivateStep):
         noise = round_noise(self.config, self._task).norms
         return mean, NoisedNorms(self._task.clipping_norm, noise, tuple(counts.tolist()))
 
-    def _mask(self, number: int, drawn: DrawnUsers, request: Asked) -> MaskedSum:
+    def _mask(self, number: int, drawn: DrawnUsers, request: TaskRequest) -> MaskedSum:
         try:
             requests = self._requests(number, drawn, request)
             return self._sums.mask(number, requests, self._request(number, request).digest())

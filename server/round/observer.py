@@ -9,9 +9,9 @@ from typing import Protocol
 from fedlens.accountant.account import Spending
 from fedlens.accountant.ledger.chain import LedgerEntry
 from fedlens.server.config.schedule import ScheduledTask
-from fedlens.server.learning.learner import Asked
 from fedlens.server.round.sealed import Attendance, RoundRelease
 from fedlens.server.run.history import Facts
+from fedlens.server.tasks.protocol import TaskRequest
 from fedlens.store import RunStatus
 
 
@@ -41,7 +41,7 @@ class RunObserver(Protocol):
         return
 
     def take_release(
-        self, task: ScheduledTask, number: int, request: Asked, release: RoundRelease
+        self, task: ScheduledTask, number: int, request: TaskRequest, release: RoundRelease
     ) -> None:
         """A round's release is on disk, and nothing was learned from it yet."""
         return

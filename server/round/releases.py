@@ -29,10 +29,10 @@ from fedlens.server.config.mechanism import mechanism, release_deviation
 from fedlens.server.config.schedule import ScheduledTask
 from fedlens.server.config.tree import Config
 from fedlens.server.federation.enrolment import Federation
-from fedlens.server.learning.learner import Asked
 from fedlens.server.round.observer import RunObserver
 from fedlens.server.round.sealed import RoundRelease
 from fedlens.server.run.directory import RunDirectory
+from fedlens.server.tasks.protocol import TaskRequest
 
 FOLDER = "releases"
 MOST_BYTES = 64 * 2**20
@@ -68,7 +68,7 @@ class ReleaseArchive(RunObserver):
         """Bytes that what is kept takes: counted once, for every round adds to it here alone."""
 
     def take_release(
-        self, task: ScheduledTask, number: int, request: Asked, release: RoundRelease
+        self, task: ScheduledTask, number: int, request: TaskRequest, release: RoundRelease
     ) -> None:
         """Keep a round's release, where there is room for it."""
         config = self._config
@@ -91,7 +91,7 @@ class ReleaseArchive(RunObserver):
 
 
 def _facts(
-    config: Config, federation: Federation, task: ScheduledTask, request: Asked, number: int
+    config: Config, federation: Federation, task: ScheduledTask, request: TaskRequest, number: int
 ) -> dict[str, Any]:
     return {
         "round": number,

@@ -32,11 +32,11 @@ from fedlens.server.federation.contract_check import EnrolmentError
 from fedlens.server.federation.enrolment import Federation
 from fedlens.server.federation.exchange import exchange
 from fedlens.server.federation.roster import DrawnUsers, Roster, draw_users, take_everyone
-from fedlens.server.learning.learner import Asked
 from fedlens.server.round.aggregation import Aggregate, Answer, Limits, combine, noised_mean
 from fedlens.server.round.sealed import Attendance, Charge, RoundRelease, SealedFailure, SealedRound
 from fedlens.server.round.slots import RoundSlots
 from fedlens.server.run.key import new_key
+from fedlens.server.tasks.protocol import TaskRequest
 
 logger = logging.getLogger(__name__)
 
@@ -126,7 +126,7 @@ class SealedQuestion:
     number: int
     """The round."""
     step: PrivateStep
-    request: Asked
+    request: TaskRequest
 
     def open(self, charge: Charge) -> RoundRelease:
         """Pay, ask, and take the mean of the replies over the declared nodes.
@@ -172,7 +172,7 @@ class PrivateStep:
                 "data, or take unit = 'user'"
             )
 
-    def ask(self, number: int, request: Asked) -> SealedRound:
+    def ask(self, number: int, request: TaskRequest) -> SealedRound:
         """Ask the nodes for a round, in user mode; in record mode say what is to be asked.
 
         Raises:
@@ -188,7 +188,7 @@ class PrivateStep:
         attendance = self.attendance_of(aggregate.accepted, aggregate.refused)
         return SealedSum(number, aggregate, told, noise, attendance)
 
-    def gather(self, number: int, request: Asked) -> Aggregate:
+    def gather(self, number: int, request: TaskRequest) -> Aggregate:
         """Draw this round's users, have them train, and add the sound replies up.
 
         It takes until the slot's end, whatever the draw. In user mode the result is private and
@@ -205,7 +205,7 @@ class PrivateStep:
         return aggregate
 
     @timed("messages")
-    def _collect(self, number: int, request: Asked) -> tuple[int, Aggregate]:
+    def _collect(self, number: int, request: TaskRequest) -> tuple[int, Aggregate]:
         """How many replies could be read, and the sum of the sound ones."""
         drawn = self._draw(number)
         records = exchange(
@@ -235,7 +235,9 @@ class PrivateStep:
         source = private_source(self.config.privacy.fixed_seed, number, _COHORT)
         return draw_users(roster, self._task.sampling_rate, source)
 
-    def _requests(self, number: int, drawn: DrawnUsers, request: Asked) -> dict[int, RecordDict]:
+    def _requests(
+        self, number: int, drawn: DrawnUsers, request: TaskRequest
+    ) -> dict[int, RecordDict]:
         """One for every node, of one size whichever users were drawn: silence would tell."""
         one, roster = self._request(number, request), self._roster
         digests = roster.digests or (b"",) * len(drawn)
@@ -246,7 +248,7 @@ class PrivateStep:
             )
         }
 
-    def _request(self, number: int, request: Asked) -> TrainRequest:
+    def _request(self, number: int, request: TaskRequest) -> TrainRequest:
         """What every node is asked alike."""
         seeds = np.random.SeedSequence([self.config.seed, number, _SEED])
         return TrainRequest(

@@ -5,12 +5,13 @@ from __future__ import annotations
 from fedlens.client.messages import UserSplit
 from fedlens.server.config.schedule import ScheduledTask
 from fedlens.server.federation.membership import Membership
-from fedlens.server.learning.learner import Asked, Learner
+from fedlens.server.learning.learner import Learner
 from fedlens.server.round.masked_step import SecureStep
 from fedlens.server.round.sealed import RoundRelease, SealedRound
 from fedlens.server.round.step import PrivateStep, StepPlan
 from fedlens.server.run.directory import RunDirectory
 from fedlens.server.run.key import load_key
+from fedlens.server.tasks.protocol import TaskRequest
 
 
 class TaskSteps:
@@ -35,7 +36,7 @@ class TaskSteps:
         self._directory, self._split = directory, split
         self._steps: dict[str, PrivateStep] = {}
 
-    def ask(self, task: ScheduledTask, number: int, request: Asked) -> SealedRound:
+    def ask(self, task: ScheduledTask, number: int, request: TaskRequest) -> SealedRound:
         """Ask the nodes that are there for a round, once their quorum is.
 
         Raises:

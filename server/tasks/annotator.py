@@ -25,14 +25,15 @@ from fedlens.server.config.tasks import AnnotatorConfig
 from fedlens.server.run.arrays import Arrays
 from fedlens.server.tasks.protocol import (
     GeneratorSteps,
-    Request,
     Samples,
+    ServerTask,
     TaskContext,
+    TaskRequest,
     settings_of,
 )
 
 
-class AnnotatorTask:
+class AnnotatorTask(ServerTask):
     """An annotator's weight over its rounds, and the mean of its last iterates.
 
     A release has shape [classes x (components + 1)], flattened row by row: the noised mean of the
@@ -43,13 +44,11 @@ class AnnotatorTask:
         ConfigError: it is to keep more components than such images have features.
     """
 
-    shows = True
-    later_weight = 0.0
-    """It guides the generator in its own last round only."""
+    shows = True  # later_weight is 0: it guides the generator in its own last round only
 
     def __init__(self, context: TaskContext) -> None:
-        self._settings: AnnotatorConfig = context.settings
-        settings = self._settings
+        super().__init__(context)
+        settings: AnnotatorConfig = context.settings
         try:
             self._iterate, self._mean = (
                 Annotator(context.shape, context.classes, settings.components, settings.features)
@@ -79,6 +78,10 @@ class AnnotatorTask:
         """
         return self._mean
 
+    def labeller(self) -> Annotator | None:
+        """`network`, once it has learned from at least one release."""
+        return self._mean if self.ready else None
+
     def prepare(self, samples: Samples) -> None:
         """Take the frame from *synthetic* images, once in a run."""
         if self._begun:
@@ -87,10 +90,10 @@ class AnnotatorTask:
         load_vector(self._mean, to_vector(self._iterate))
         self._begun = True
 
-    def request(self) -> Request:
+    def request(self) -> TaskRequest:
         """The whole annotator, frame and present iterate."""
         settings = settings_of(self._settings, AnnotatorSettings)
-        return Request(settings, {"annotator": self.weights()})
+        return TaskRequest(settings, {"annotator": self.weights()})
 
     def weights(self) -> NDArray[np.float32]:
         """The whole annotator, frame and present iterate, float32 [n]."""
@@ -129,11 +132,12 @@ class AnnotatorTask:
     def loss(self, images: Tensor, labels: Tensor) -> Tensor:
         """Weighted cross-entropy of requested classes; differentiable in the images.
 
-        It judges some of the images, each class alike: its features are the dear part.
+        It judges some of the images, each class alike: its features are the expensive part.
         """
         every = self._settings.judged_every
         answers = self._mean(images[::every]) * self._settings.sharpness
-        return F.cross_entropy(answers, labels[::every]) * self._settings.weight
+        loss: Tensor = F.cross_entropy(answers, labels[::every]) * self._settings.weight
+        return loss
 
     def state(self) -> Arrays:
         """All that `restore` needs to go on bit for bit."""

@@ -21,14 +21,15 @@ from torch.nn import functional as F
 
 from fedlens.client.tasks.settings import FrozenSettings
 from fedlens.models.focus import Focus, focus_from, focus_on
+from fedlens.server.config import needs
 from fedlens.server.config.mechanism import largest_sum, release_deviation
 from fedlens.server.config.section import require
 from fedlens.server.run.arrays import Arrays
 from fedlens.server.tasks.frozen import FrozenTask, discrepancy
-from fedlens.server.tasks.protocol import CriticSteps, Request, Samples, TaskContext
+from fedlens.server.tasks.protocol import CriticTask, Samples, TaskContext, TaskRequest
 
 
-class FocusedTask(CriticSteps):
+class FocusedTask(CriticTask):
     """Releases have shape [classes x components], flattened row by row."""
 
     def __init__(self, context: TaskContext) -> None:
@@ -37,8 +38,8 @@ class FocusedTask(CriticSteps):
         Raises:
             ConfigError: it is to keep more components than there are features.
         """
-        self._settings = context.settings
-        self._warmup = context.latest(FrozenTask)
+        super().__init__(context)
+        self._warmup: FrozenTask = context.provider(needs.FEATURES)
         self._classes, self._components = context.classes, self._settings.components
         features = self._warmup.features.dim - 1
         mend = f"there are {features} features, give fewer"
@@ -68,10 +69,10 @@ class FocusedTask(CriticSteps):
         else:
             self._focus = self._focus.centred(rows, labels)
 
-    def request(self) -> Request:
+    def request(self) -> TaskRequest:
         """The features' seed, and the focus that users measure from, as `Focus.to_vector`."""
         settings = FrozenSettings(feature_seed=self._warmup.feature_seed)
-        return Request(settings, {"critic": self._sharp().to_vector()})
+        return TaskRequest(settings, {"critic": self._sharp().to_vector()})
 
     def apply_release(self, release: NDArray[np.float64]) -> Mapping[str, float]:
         """Average in where the classes stand by a release made with the present centres."""

@@ -2,37 +2,32 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
+from typing import cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from fedlens.client.messages import Vector
 from fedlens.client.tasks.settings import FrequenciesSettings
 from fedlens.privatizers.networks.spectral import LowFrequencies
 from fedlens.privatizers.pair_moments import scaled_by
-from fedlens.server.config.privatizer import MomentsPrivatizer
+from fedlens.server.config.privatizer import SumsPrivatizer
 from fedlens.server.run.arrays import Arrays
-from fedlens.server.tasks.protocol import Request, Samples, TaskContext
+from fedlens.server.tasks.protocol import ServerTask, TaskContext, TaskRequest
 
 
-class FrequenciesTask:
+class FrequenciesTask(ServerTask):
     """A release is the noised mean of users' `looked_at`, [2 x size]; several are averaged.
 
     Raises:
         ShapeError: the frequencies that are asked for are not in such images.
     """
 
-    shows = False
-    later_weight = 0.0
-    largest_reply = math.inf  # there is no record mode
-
     def __init__(self, context: TaskContext) -> None:
-        privatizer: MomentsPrivatizer = context.config.privatizer  # type: ignore[assignment]
-        self._highest = privatizer.highest_frequency
+        super().__init__(context)
+        self._highest = cast(SumsPrivatizer, context.config.privatizer).highest_frequency
         self._features = LowFrequencies(context.shape, self._highest)
         self.size = 2 * self._features.size
         self._sum, self._releases = np.zeros(self.size), 0
@@ -55,25 +50,15 @@ class FrequenciesTask:
         found = scaled_by(mean, self._features.reach)
         return {"centre": found[0].numpy(), "scale": found[1].numpy()}
 
-    def prepare(self, samples: Samples) -> None:
-        """Nothing: it comes before there are samples."""
-
-    def request(self) -> Request:
+    def request(self) -> TaskRequest:
         """How high the frequencies are."""
-        return Request(FrequenciesSettings(highest_frequency=self._highest))
+        return TaskRequest(FrequenciesSettings(highest_frequency=self._highest))
 
     def apply_release(self, release: NDArray[np.float64]) -> Mapping[str, float]:
         """Average a release in."""
         self._sum += release
         self._releases += 1
         return {}
-
-    def generator_steps(self, number: int) -> None:
-        """None: the generator learns nothing of it."""
-
-    def loss(self, images: Tensor, labels: Tensor) -> Tensor:
-        """Nothing."""
-        return images.new_zeros(())
 
     def state(self) -> Arrays:
         """Sum and number of the releases."""

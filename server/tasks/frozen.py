@@ -26,13 +26,13 @@ from fedlens.models import devices
 from fedlens.models.features import PatchFeatures
 from fedlens.server.config.mechanism import largest_sum, release_deviation
 from fedlens.server.run.arrays import Arrays
-from fedlens.server.tasks.protocol import CriticSteps, Request, TaskContext, settings_of
+from fedlens.server.tasks.protocol import CriticTask, TaskContext, TaskRequest, settings_of
 
 LEAST_MASS = 0.2
 """A class is not divided by a noisy mass below this share of an equal one."""
 
 
-class FrozenTask(CriticSteps):
+class FrozenTask(CriticTask):
     """Releases have shape [classes x dim], flattened row by row."""
 
     means: NDArray[np.float64]
@@ -45,7 +45,8 @@ class FrozenTask(CriticSteps):
 
     def __init__(self, context: TaskContext) -> None:
         """Start without a release."""
-        config, self._settings = context.config, context.settings
+        super().__init__(context)
+        config = context.config
         self.device = devices.best_device()
         self.features = PatchFeatures(context.shape, self._settings.feature_seed).to(self.device)
         self._classes, self._dim = context.classes, self.features.dim
@@ -62,9 +63,9 @@ class FrozenTask(CriticSteps):
         """Public seed of the features."""
         return int(self._settings.feature_seed)
 
-    def request(self) -> Request:
+    def request(self) -> TaskRequest:
         """The features' seed; they follow from it."""
-        return Request(settings_of(self._settings, FrozenSettings))
+        return TaskRequest(settings_of(self._settings, FrozenSettings))
 
     def apply_release(self, release: NDArray[np.float64]) -> Mapping[str, float]:
         """Average a release in; equal noise makes the plain mean the best estimate."""

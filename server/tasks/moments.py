@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
+from typing import cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 
 from fedlens.client.messages import Vector
 from fedlens.client.tasks.settings import MomentsSettings
@@ -19,19 +19,19 @@ from fedlens.privatizers.networks.spectral import LowFrequencies
 from fedlens.privatizers.pair_moments import PairGaussians, width_of
 from fedlens.privatizers.protocol import PrivatizerError
 from fedlens.privatizers.training import Progress
+from fedlens.server.config import needs
 from fedlens.server.config.mechanism import denominator, release_deviation
-from fedlens.server.config.moments import MomentsConfig
-from fedlens.server.config.privatizer import MomentsPrivatizer
+from fedlens.server.config.privatizer import SumsPrivatizer
 from fedlens.server.generation.compute import training_threads
 from fedlens.server.generation.fitting import check_budget, leakage_of
 from fedlens.server.generation.moments_fit import fit_on_moments
 from fedlens.server.generation.sampler import restored_filter
 from fedlens.server.run.arrays import Arrays
 from fedlens.server.tasks.frequencies import FrequenciesTask
-from fedlens.server.tasks.protocol import NothingLearned, Request, Samples, TaskContext
+from fedlens.server.tasks.protocol import NothingLearned, ServerTask, TaskContext, TaskRequest
 
 
-class MomentsTask:
+class MomentsTask(ServerTask):
     """A release is the noised mean of users' `contribution`, flattened; several are averaged.
 
     Raises:
@@ -39,18 +39,14 @@ class MomentsTask:
         ShapeError: the frequencies that are asked for are not in such images.
     """
 
-    shows = False
-    later_weight = 0.0
-    largest_reply = math.inf  # there is no record mode
-
     def __init__(self, context: TaskContext) -> None:
+        super().__init__(context)
         self._config, self._shape = context.config, context.shape
-        self._settings: MomentsPrivatizer = context.config.privatizer  # type: ignore[assignment]
-        self._task: MomentsConfig = context.settings
-        self._frequencies = context.latest(FrequenciesTask)
+        self._privatizer = cast(SumsPrivatizer, context.config.privatizer)
+        self._frequencies: FrequenciesTask = context.provider(needs.SCALES)
         self._classes, self._values = context.record_classes, context.sensitive_classes
-        check_budget(self._settings.budget, self._values)
-        self._features = LowFrequencies(context.shape, self._settings.highest_frequency)
+        check_budget(self._privatizer.budget, self._values)
+        self._features = LowFrequencies(context.shape, self._privatizer.highest_frequency)
         self._pairs = self._classes * self._values
         self.size = self._pairs * width_of(self._features.size)
         self._sum, self._releases = np.zeros(self.size), 0
@@ -67,16 +63,13 @@ class MomentsTask:
         """Whether there is a filter."""
         return self._filter is not None
 
-    def prepare(self, samples: Samples) -> None:
-        """Nothing: it comes before there are samples."""
-
-    def request(self) -> Request:
+    def request(self) -> TaskRequest:
         """Which features, and which attribute a record's pair is with."""
         asked = MomentsSettings(
-            highest_frequency=self._settings.highest_frequency,
-            sensitive_attribute=self._settings.sensitive_attribute,
+            highest_frequency=self._privatizer.highest_frequency,
+            sensitive_attribute=self._privatizer.sensitive_attribute,
         )
-        return Request(asked, self._frequencies.frame())
+        return TaskRequest(asked, self._frequencies.frame())
 
     def apply_release(self, release: NDArray[np.float64]) -> Mapping[str, float]:
         """Average a release in; equal noise makes the plain mean the best estimate."""
@@ -101,7 +94,7 @@ class MomentsTask:
             getattr(self._features, name).copy_(torch.from_numpy(value))
         try:
             network, self._leakage = fit_on_moments(
-                self._settings,
+                self._privatizer,
                 self._features,
                 self.gaussians(),
                 (self._classes, self._values),
@@ -115,9 +108,9 @@ class MomentsTask:
 
     def gaussians(self) -> PairGaussians:
         """What the mean of all releases tells of features."""
-        users = denominator(self._config, self._task)
+        users = denominator(self._config, self._settings)
         total = torch.from_numpy(self._sum / self._releases * users)
-        deviation = release_deviation(self._config, self._task) * users
+        deviation = release_deviation(self._config, self._settings) * users
         return PairGaussians.of(
             total.view(self._pairs, -1), self._features.size, deviation / self._releases**0.5
         )
@@ -129,15 +122,8 @@ class MomentsTask:
         (`fedlens.server.learning.privatizer.RunFilter.check`).
         """
         if self._filter is None:
-            return to_vector(filter_network(self._settings.model_dump(), self._shape))
+            return to_vector(filter_network(self._privatizer.model_dump(), self._shape))
         return to_vector(self._filter)
-
-    def generator_steps(self, number: int) -> None:
-        """None: the generator learns nothing of it."""
-
-    def loss(self, images: Tensor, labels: Tensor) -> Tensor:
-        """Nothing."""
-        return images.new_zeros(())
 
     def state(self) -> Arrays:
         """Sum and number of the releases, and the filter with what a fresh adversary read."""

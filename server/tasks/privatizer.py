@@ -23,7 +23,6 @@ from fedlens.models.vectors import load_vector, to_vector
 from fedlens.privatizers.networks.design import SCALARS, SHARES, Design, design
 from fedlens.privatizers.protocol import FILTER, PrivatizerError
 from fedlens.server.config.section import ConfigError
-from fedlens.server.config.tasks import PrivatizerTaskConfig
 from fedlens.server.run.arrays import (
     Arrays,
     optimiser_state,
@@ -32,7 +31,7 @@ from fedlens.server.run.arrays import (
     vector_to_gradient,
     within,
 )
-from fedlens.server.tasks.protocol import Request, Samples, TaskContext, settings_of
+from fedlens.server.tasks.protocol import ServerTask, TaskContext, TaskRequest, settings_of
 
 SEED = 5_000_011
 LEAST_SHARE = 1e-3
@@ -40,7 +39,7 @@ LEAST_HIDDEN = 0.05
 """At least this share of users counts as hiding something, where means over them are taken."""
 
 
-class PrivatizerTask:
+class PrivatizerTask(ServerTask):
     """A filter, the networks that read from what it releases, and everybody's scalars.
 
     A release has the layout of `fedlens.privatizers.networks.design.Design`: the noised mean of
@@ -51,13 +50,9 @@ class PrivatizerTask:
         ConfigError: its settings do not fit the sensitive attribute.
     """
 
-    shows = False
-    later_weight = 0.0
-    lacking = ""
-
     def __init__(self, context: TaskContext) -> None:
+        super().__init__(context)
         config = context.config
-        self._settings: PrivatizerTaskConfig = context.settings
         shared = config.privatizer.model_dump()
         shared = {k: v for k, v in shared.items() if k in PrivatizerSettings.model_fields}
         seed = config.seed + SEED
@@ -73,7 +68,6 @@ class PrivatizerTask:
         except PrivatizerError as error:
             raise ConfigError(f"[tasks.{context.name}] cannot be used: {error}") from None
         self.size = self._design.size
-        self.largest_reply = math.inf  # there is no record mode
         self._bounds = self._design.bounds(self._settings.clipping_norm)
         self._optimisers = {name: self._optimiser(name) for name in self._design.networks}
         self._mean = copy.deepcopy(self._design.networks[FILTER]).eval()
@@ -95,7 +89,7 @@ class PrivatizerTask:
     @property
     def ready(self) -> bool:
         """Whether the filter has learned from at least one release."""
-        return self._applied > self._settings.lead
+        return bool(self._applied > self._settings.lead)
 
     @property
     def network(self) -> nn.Module:
@@ -106,12 +100,9 @@ class PrivatizerTask:
         """Name, size and L2 bound relative to C of each block of an update, in their order."""
         return [(block.name, block.size, block.bound) for block in self._design.blocks]
 
-    def prepare(self, samples: Samples) -> None:
-        """Nothing: it comes before there are samples."""
-
-    def request(self) -> Request:
+    def request(self) -> TaskRequest:
         """All networks, then scalars and shares."""
-        return Request(self._request, self.weights())
+        return TaskRequest(self._request, self.weights())
 
     def weights(self) -> dict[str, Vector]:
         """What nodes start from: all networks, then scalars and shares, float32."""
@@ -119,13 +110,6 @@ class PrivatizerTask:
         flat = [to_vector(networks[b.name]) for b in self._design.blocks if b.name in networks]
         public = torch.cat([self._scalars, self._shares]).numpy().copy()
         return {"networks": np.concatenate(flat), "public": public}
-
-    def generator_steps(self, number: int) -> None:
-        """None: the generator has nothing to learn from a filter."""
-
-    def loss(self, images: Tensor, labels: Tensor) -> Tensor:
-        """Nothing: the generator does not learn from it."""
-        return images.new_zeros(())
 
     def filter_weights(self) -> Vector:
         """The filter as it travels in the requests of all later tasks, float32 [n]."""

@@ -11,26 +11,25 @@ import math
 from collections.abc import Mapping
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from fedlens.client.messages import Vector
 from fedlens.client.tasks.settings import PLACES, ProbeSettings
 from fedlens.models.probes.asking import parse_probe
 from fedlens.models.vectors import to_vector
+from fedlens.server.config import needs
 from fedlens.server.config.section import ConfigError
-from fedlens.server.config.tasks import AnnotatorConfig, ProbeConfig
+from fedlens.server.config.tasks import AnnotatorConfig
 from fedlens.server.ledger.prior_runs import load_released_annotator
 from fedlens.server.run.arrays import Arrays
 from fedlens.server.tasks.annotator import AnnotatorTask
-from fedlens.server.tasks.protocol import Request, Samples, TaskContext
+from fedlens.server.tasks.protocol import ServerTask, TaskContext, TaskRequest
 
 ANSWER = "probe"
 """The figure of a round that has the mean of users' numbers."""
 
 
-class ProbeTask:
+class ProbeTask(ServerTask):
     """One question; answers of several rounds are averaged.
 
     Raises:
@@ -38,11 +37,10 @@ class ProbeTask:
     """
 
     size = PLACES
-    later_weight = 0.0
+    largest_reply = 1.0
 
     def __init__(self, context: TaskContext) -> None:
-        self._settings: ProbeConfig = context.settings
-        self.largest_reply = 1.0
+        super().__init__(context)
         self.shows = any(task.shows for task in context.earlier.values())
         self._where = f"tasks.{context.name}"
         if context.config.privacy.unit != "user":
@@ -61,22 +59,22 @@ class ProbeTask:
             known = load_released_annotator(*given, context.shape, context.record_classes)
             self._known = known.settings, known.vector
             return
-        found = [task for task in context.earlier.values() if isinstance(task, AnnotatorTask)]
         own = context.config.annotator
-        if not found or own is None:
+        try:
+            self._own = context.provider(needs.LABELS)
+        except LookupError:
+            own = None
+        if own is None:
             raise ConfigError(
                 f"{self._where}.model = '': the probe {self._settings.probe!r} asks a network: "
                 "name a run with an annotator, or schedule a task of kind 'annotator' before it"
             )
-        self._own, self._known = found[0], (own, np.zeros(0, dtype=np.float32))
+        self._known = own, np.zeros(0, dtype=np.float32)
 
-    def prepare(self, samples: Samples) -> None:
-        """Nothing: it builds on no samples."""
-
-    def request(self) -> Request:
+    def request(self) -> TaskRequest:
         """The question, and the network that it asks."""
         if self._known is None:
-            return Request(ProbeSettings(probe=self._settings.probe, components=0, features=""))
+            return TaskRequest(ProbeSettings(probe=self._settings.probe, components=0, features=""))
         settings, weights = self._known
         if self._own is not None:
             weights = to_vector(self._own.network)
@@ -85,7 +83,7 @@ class ProbeTask:
             components=settings.components,
             features=settings.features,
         )
-        return Request(asked, {"annotator": weights})
+        return TaskRequest(asked, {"annotator": weights})
 
     def apply_release(self, release: NDArray[np.float64]) -> Mapping[str, float]:
         """Average a noised mean in, float64 [64]; noise may take it out of [0, 1].
@@ -95,13 +93,6 @@ class ProbeTask:
         self._sum += float(release.sum()) / math.sqrt(PLACES)
         self._releases += 1
         return {ANSWER: self._sum / self._releases}
-
-    def generator_steps(self, number: int) -> None:
-        """None: the generator learns nothing of it."""
-
-    def loss(self, images: Tensor, labels: Tensor) -> Tensor:
-        """Nothing."""
-        return torch.zeros(())
 
     def state(self) -> Arrays:
         """Sum and number of the releases."""

@@ -1,18 +1,21 @@
-"""What a task does on the server: the Protocol that every kind keeps, and what it is given."""
+"""What a task does on the server: the base of every kind, and what it is given."""
 
 from __future__ import annotations
 
+import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel
 from torch import Tensor
 
-from fedlens.client.messages import Vector
+from fedlens.client.messages import FilterSettings, Vector
 from fedlens.foundation.errors import FedlensError
+from fedlens.models.annotators import Annotator
 from fedlens.models.shapes import ImageShape
 from fedlens.privatizers.training import Progress
 from fedlens.server.config.tasks import TaskConfig
@@ -21,7 +24,6 @@ from fedlens.server.run.arrays import Arrays
 
 Samples = Callable[[], tuple[Tensor, Tensor]]
 """Images [n, c, h, w] of the present generator, and their classes int64 [n]."""
-Found = TypeVar("Found")
 
 
 class NothingLearned(FedlensError, RuntimeError):
@@ -29,12 +31,15 @@ class NothingLearned(FedlensError, RuntimeError):
 
 
 @dataclass(frozen=True)
-class Request:
+class TaskRequest:
     """What nodes are asked in a task's round, besides its mechanism."""
 
     settings: BaseModel
     """The task's typed settings, as its class on the node reads them."""
     weights: Mapping[str, Vector] = field(default_factory=dict)
+    filter: FilterSettings | None = None
+    """The filter that nodes look through, whose weights are ``filter``: the run's, not the task's.
+    """
 
 
 @dataclass(frozen=True)
@@ -49,74 +54,94 @@ class GeneratorSteps:
     planned: int
 
 
-class ServerTask(Protocol):
+class ServerTask(ABC):
     """A task's state over its rounds. All of it is post-processing of releases.
 
-    Two tasks with equal context and equal releases stay equal bit for bit.
+    Two tasks with equal context and equal releases stay equal bit for bit. A kind has to say its
+    `size`, what it asks, what it makes of a release, and its state; what else it may do besides
+    does nothing where a kind does not say.
     """
 
     size: int
     """P: length of an update."""
-    largest_reply: float
+    largest_reply: float = math.inf
     """L2 norm that no sound reply of a node in record mode exceeds."""
-    later_weight: float
+    later_weight: float = 0.0
     """Weight of its loss beside those of later tasks."""
-    shows: bool
+    shows: bool = False
     """Whether samples may be stored in its rounds."""
+    computed_by: str = ""
+    """How nodes compute users' steps, in words; empty where they have no choice."""
 
-    def prepare(self, samples: Samples) -> None:
+    def __init__(self, context: TaskContext) -> None:
+        """Begin without a release.
+
+        Raises:
+            ConfigError: its settings do not fit the federation's data.
+            ShapeError: no network is built for such images.
+        """
+        self._settings: Any = context.settings
+
+    def prepare(self, samples: Samples) -> None:  # noqa: B027 - few kinds need it
         """Make ready for a round, from synthetic images alone; called before every round."""
 
-    def request(self) -> Request:
+    @abstractmethod
+    def request(self) -> TaskRequest:
         """What nodes are asked in the round that `prepare` began."""
 
+    @abstractmethod
     def apply_release(self, release: NDArray[np.float64]) -> Mapping[str, float]:
         """Take in one noised mean update, float64 [P]; returns figures of the round, if any."""
 
-    def generator_steps(self, number: int) -> GeneratorSteps | None:
-        """How the generator trains after the task's round ``number``, from 1; None: not at all."""
-
-    def loss(self, images: Tensor, labels: Tensor) -> Tensor:
-        """What it adds to the generator's loss, of images and labels in blocks of equal size."""
-
+    @abstractmethod
     def state(self) -> Arrays:
         """All that `restore` needs to go on bit for bit."""
 
+    @abstractmethod
     def restore(self, state: Arrays) -> None:
         """Take up a state; earlier tasks' come first."""
 
+    # What the generator learns from it
 
-@runtime_checkable
-class EngineTask(Protocol):
-    """What a task has beside that whose users' steps nodes can compute in several ways."""
+    def generator_steps(self, number: int) -> GeneratorSteps | None:
+        """How the generator trains after the task's round ``number``, from 1; None: not at all."""
+        return None
 
-    @property
-    def computed_by(self) -> str:
-        """The engine and the type of its products, in words; empty where nothing was chosen."""
+    def loss(self, images: Tensor, labels: Tensor) -> Tensor:
+        """What it adds to the generator's loss, of images and labels in blocks of equal size."""
+        return images.new_zeros(())
 
-
-@runtime_checkable
-class FilterTask(Protocol):
-    """What a task has beside that whose releases make the run's filter."""
+    # What later tasks and samples build on
 
     @property
     def lacking(self) -> str:
         """What it cannot begin without, in words; empty for nothing."""
+        return ""
 
     @property
     def ready(self) -> bool:
-        """Whether the filter has learned from at least one release."""
-
-    def filter_weights(self) -> Vector:
-        """The filter as it travels in the requests of all later tasks, float32 [n]."""
-
-
-@runtime_checkable
-class FittingTask(Protocol):
-    """What a task has beside that which fits something once its last round is over."""
+        """Whether what it provides has learned from at least one release."""
+        return True
 
     def fit(self, on_step: Progress) -> Mapping[str, float]:
-        """Fit on all releases there were; returns figures, none where there was no release."""
+        """Fit something on all releases there were, once its last round is over.
+
+        Returns:
+            Figures, none where there was no release.
+        """
+        return {}
+
+    def filter_weights(self) -> Vector:
+        """The filter as it travels in the requests of all later tasks, float32 [n].
+
+        Raises:
+            NotImplementedError: it is of a kind whose settings do not provide a filter.
+        """
+        raise NotImplementedError("a task that provides a filter gives its weights")
+
+    def labeller(self) -> Annotator | None:
+        """The label model that its releases taught; None where it has, or provides, none."""
+        return None
 
 
 @dataclass(frozen=True)
@@ -143,31 +168,27 @@ class TaskContext:
         """The task's own settings, of its kind's class."""
         return self.config.tasks[self.name]
 
-    def latest(self, kind: type[Found]) -> Found:
-        """The last earlier task of a class.
+    def provider(self, need: str) -> Any:
+        """The last earlier task that provides something, see `fedlens.server.config.needs`.
 
         Raises:
             LookupError: there is none.
         """
-        found = [task for task in self.earlier.values() if isinstance(task, kind)]
+        found = [n for n in self.earlier if need in self.config.tasks[n].provides]
         if not found:
-            raise LookupError(f"no {kind.__name__} comes before the task {self.name!r}")
-        return found[-1]
+            raise LookupError(f"no task before {self.name!r} provides {need}")
+        return self.earlier[found[-1]]
 
 
-class CriticSteps:
+class CriticTask(ServerTask):
     """What critics have in common: the generator learns from each release."""
 
     shows = True
-    _settings: Any
 
-    @property
-    def later_weight(self) -> float:
-        """Weight of its loss beside those of later tasks."""
-        return float(self._settings.later_weight)
-
-    def prepare(self, samples: Samples) -> None:
-        """Nothing: it builds on no samples."""
+    def __init__(self, context: TaskContext) -> None:
+        """Take the weight of its loss from the settings."""
+        super().__init__(context)
+        self.later_weight = float(self._settings.later_weight)
 
     def generator_steps(self, number: int) -> GeneratorSteps:
         """As many steps after each round, along one cosine over all of them."""

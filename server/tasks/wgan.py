@@ -29,19 +29,19 @@ from fedlens.server.run.arrays import (
     restore_optimiser,
     vector_to_gradient,
 )
-from fedlens.server.tasks.protocol import CriticSteps, Request, TaskContext, settings_of
+from fedlens.server.tasks.protocol import CriticTask, TaskContext, TaskRequest, settings_of
 
 LARGE = 60_000
 """Parameters from which on batched products on columns take less time than the framework's batched
 operations do; `benchmarks.local_steps` measures both. Presets' critics are smaller."""
 
 
-class WganTask(CriticSteps):
+class WganTask(CriticTask):
     """Updates are the mean change of the critic's flat parameters over the drawn users."""
 
     def __init__(self, context: TaskContext) -> None:
-        self._settings: WganConfig = context.settings
-        settings = self._settings
+        super().__init__(context)
+        settings: WganConfig = context.settings
         source = torch.Generator().manual_seed(context.config.seed)
         self._critic = WganCritic(
             context.shape, context.classes, settings.width, settings.hidden, generator=source
@@ -51,22 +51,18 @@ class WganTask(CriticSteps):
         clamp_weights(self._critic, self._limits)  # or users would spend their clip on it
         self._optimiser = _optimiser(settings.optimiser, self._critic, settings.rate)
         self._generator, self._networks = context.generator_weights, context.config.generator
-        self._applied, self._user_mode = 0, context.config.privacy.unit == "user"
+        self._applied = 0
         self._engine, self._precision = engine_for(settings, self._critic)
+        if context.config.privacy.unit == "user" and settings.local_steps > 1:
+            self.computed_by = f"{self._engine}, {self._precision}"
         self.largest_reply = 2 * limits_norm(self._critic, self._limits)
         self.size = sum(p.numel() for p in self._critic.parameters())
-
-    @property
-    def computed_by(self) -> str:
-        """How nodes compute several local steps: engine and type of products."""
-        several = self._user_mode and self._settings.local_steps > 1
-        return f"{self._engine}, {self._precision}" if several else ""
 
     def weights(self) -> Vector:
         """Flat parameters, float32 [P]."""
         return parameters_to_vector(self._critic.parameters()).detach().cpu().numpy().copy()
 
-    def request(self) -> Request:
+    def request(self) -> TaskRequest:
         """The critic and the generator that it is trained against."""
         networks = self._networks
         settings = settings_of(
@@ -77,7 +73,7 @@ class WganTask(CriticSteps):
             engine=self._engine,
             precision=self._precision,
         )
-        return Request(settings, {"critic": self.weights(), "generator": self._generator()})
+        return TaskRequest(settings, {"critic": self.weights(), "generator": self._generator()})
 
     def apply_release(self, release: NDArray[np.float64]) -> Mapping[str, float]:
         """Step along the release: its negative is the optimiser's gradient."""
@@ -92,8 +88,8 @@ class WganTask(CriticSteps):
     def _rate(self) -> float:
         """``rate`` at the first round, ``last_rate`` of it at the last, a cosine between them."""
         behind = min(1.0, self._applied / max(1, self._settings.rounds - 1))
-        last = self._settings.last_rate
-        return self._settings.rate * (last + (1 - last) * (1 + math.cos(math.pi * behind)) / 2)
+        first, last = float(self._settings.rate), float(self._settings.last_rate)
+        return first * (last + (1 - last) * (1 + math.cos(math.pi * behind)) / 2)
 
     def loss(self, images: Tensor, labels: Tensor) -> Tensor:
         """Minus the critic's mean score of the generated images."""

@@ -19,9 +19,8 @@ from torch import Tensor
 from fedlens.client.messages import TrainRequest
 from fedlens.client.tasks import CLIENT_TASKS
 from fedlens.client.tasks.protocol import ClientTask, ClientTaskFactory
-from fedlens.client.update.clipping import Blocks, Updates
-from fedlens.client.users.protocol import LocalData, LocalUsers, NodeDataError
-from fedlens.client.users.record_batches import DrawnRecords
+from fedlens.client.update.clipping import Blocks
+from fedlens.client.users.protocol import LocalData, LocalUsers
 from fedlens.simulations.audits.made_up import (
     MadeUpUsers,
     dealt_out,
@@ -44,7 +43,7 @@ Directions = NDArray[np.float32]
 Coins = NDArray[np.bool_]
 
 
-class CanaryTask:
+class CanaryTask(ClientTask):
     """The task's own class, whose users' values are replaced by those of canaries."""
 
     def __init__(self, real: ClientTask, raw: Tensor) -> None:
@@ -62,10 +61,6 @@ class CanaryTask:
         return with_values(
             self._real.updates(cohort, seeds), [owner_of(data) for data in cohort], self._raw
         )
-
-    def record_rows(self, drawn: DrawnRecords) -> Updates:
-        """There are none: canaries are users."""
-        raise NodeDataError("canaries are users")
 
 
 def with_values(found: Tensor | Blocks, owners: Sequence[int], raw: Tensor) -> Tensor | Blocks:
@@ -162,7 +157,7 @@ class Canaries:
         return units
 
 
-class _Marking:
+class _Marking(ClientTask):
     """A task's own class, noting which values of its updates there are at all."""
 
     def __init__(self, real: ClientTask, marked: Tensor) -> None:
@@ -178,7 +173,3 @@ class _Marking:
         for row, data in zip(dense, cohort, strict=True):
             self._marked[owner_of(data)] = row != 0
         return found
-
-    def record_rows(self, drawn: DrawnRecords) -> Updates:
-        """There are none: canaries are users."""
-        raise NodeDataError("canaries are users")

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 import torch
@@ -25,15 +24,14 @@ from fedlens.client.messages import TrainReply
 from fedlens.client.tasks.protocol import ClientTaskFactory
 from fedlens.client.users.protocol import LocalUsers
 from fedlens.server.config.mechanism import denominator
-from fedlens.server.config.privatizer import FederatedPrivatizer, FilterConfig, MomentsPrivatizer
 from fedlens.server.config.tree import Config
 from fedlens.server.federation.enrolment import Federation, enrol
 from fedlens.server.federation.roster import Roster
-from fedlens.server.learning.learner import Asked, Learner
+from fedlens.server.learning.learner import Learner
 from fedlens.server.round.aggregation import Aggregate
 from fedlens.server.round.masked_step import SealedMasks, SecureStep
 from fedlens.server.round.step import NoUsableReply, PrivateStep, SealedSum, StepPlan
-from fedlens.server.tasks.protocol import ServerTask
+from fedlens.server.tasks.protocol import ServerTask, TaskRequest
 from fedlens.simulations.audits.listening import ListeningGrid
 from fedlens.simulations.audits.made_up import MadeUpUsers, made_up_images
 from fedlens.simulations.audits.masked import (
@@ -57,7 +55,7 @@ class AuditedTask:
     """A task as nodes meet it in its first round."""
 
     schedule: Schedule
-    asked: Asked
+    asked: TaskRequest
     state: ServerTask
     classes: int
     """Of the records, as nodes hold them."""
@@ -71,11 +69,11 @@ class AuditedTask:
         config = unhidden(schedule.config)
         schedule = replace(schedule, config=config)
         filter_ = config.privatizer
-        hidden = 2 if isinstance(filter_, FilterConfig) and filter_.reads_sensitive else 0
+        hidden = 2 if filter_.hidden_attribute else 0
         federation = Federation(Roster((1,), (1,)), SHAPE, CLASSES, hidden, filter_.pairs)
         learner, task = Learner(config, federation), schedule.task
         state = learner.task(task)
-        images = _SPARE_IMAGES + 5 * int(getattr(task.settings, "components", 0)) // 4
+        images = _SPARE_IMAGES + 5 * task.settings.framed_components // 4
         source = np.random.default_rng(schedule.config.seed)
         state.prepare(
             lambda: (
@@ -104,14 +102,12 @@ class AuditedTask:
     @property
     def sensitive(self) -> str:
         """Name of the attribute that nodes must know; empty for none."""
-        filter_ = self.schedule.config.privatizer
-        needed = isinstance(filter_, FilterConfig) and filter_.reads_sensitive
-        return filter_.sensitive_attribute if isinstance(filter_, FilterConfig) and needed else ""
+        return self.schedule.config.privatizer.hidden_attribute
 
-    @cached_property
+    @property
     def steps_on_nodes(self) -> bool:
         """Whether nodes step weights, so that a reply is a change of them."""
-        return hasattr(self.schedule.task.settings, "local_steps")
+        return self.schedule.task.settings.weights_stepped
 
     def with_mechanism(self, **numbers: float) -> AuditedTask:
         """The same task, asked in the same way, with another mechanism."""
@@ -127,8 +123,8 @@ class AuditedTask:
             return self
         count = {} if steps is None else {"local_steps": steps}
         plain = self.with_mechanism(**count, local_rate=1.0, weight_limit=_NO_LIMIT)
-        settings = plain.schedule.task.settings
-        changes = {name: getattr(settings, name) for name in (*count, "local_rate", "weight_limit")}
+        settings = plain.schedule.task.settings.model_dump()
+        changes = {name: settings[name] for name in (*count, "local_rate", "weight_limit")}
         told = self.asked.settings.model_copy(update=changes)
         return replace(plain, asked=replace(self.asked, settings=told))
 
@@ -143,10 +139,9 @@ class AuditedTask:
 
 def unhidden(config: Config) -> Config:
     """The configuration with noise from the operating system, and nothing from elsewhere."""
-    trained = isinstance(config.privatizer, FederatedPrivatizer | MomentsPrivatizer)
-    keeps = trained or config.privatizer.pairs
-    elsewhere = config.privatizer.kind == "pretrained"
-    hidden = {} if keeps and not elsewhere else {"privatizer.kind": "none"}
+    filter_ = config.privatizer
+    keeps = (filter_.by_tasks or filter_.pairs) and not filter_.asked_run
+    hidden = {} if keeps else {"privatizer.kind": "none"}
     others = {"privacy.fixed_seed": -1, "privacy.epsilon_budget": 0.0, "privacy.population": ""}
     return config.updated({**hidden, **others, "split.side": "none"})
 

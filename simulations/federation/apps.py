@@ -18,7 +18,6 @@ from fedlens.data.sensitive import SensitiveValues, sensitive_values_of
 from fedlens.foundation.errors import WrongUse
 from fedlens.models.faults.planting import faulty_users, parse_faults
 from fedlens.server.config.loading import read_run_config
-from fedlens.server.config.privatizer import FilterConfig
 from fedlens.server.config.slices import parse_slices
 from fedlens.server.config.tree import Config, DataConfig
 from fedlens.simulations.federation.faulty import FaultyUsers
@@ -58,16 +57,13 @@ def simulated_sensitive(config: Config) -> SensitiveValues | None:
     Raises:
         DatasetError: the data has no such sensitive attribute, or one of a single class.
     """
-    filter_ = config.privatizer
-    if not (isinstance(filter_, FilterConfig) and filter_.reads_sensitive):
-        return None
-    return _sensitive(config.data, config.seed, filter_.sensitive_attribute)
+    name = config.privatizer.hidden_attribute
+    return _sensitive(config.data, config.seed, name) if name else None
 
 
 def hiding_users(config: Config) -> NDArray[np.bool_] | None:
     """Which simulated users want their attribute hidden, bool [users]; None where all do."""
-    filter_ = config.privatizer
-    share = filter_.consenting if isinstance(filter_, FilterConfig) else 0.0
+    share = config.privatizer.consenting_share
     if share == 0:
         return None
     source = np.random.default_rng([config.seed, _CONSENT])
@@ -98,10 +94,7 @@ def node_users(config: Config, number: int) -> ArrayUsers:
     made of it.
     """
     dataset, dealt = simulated_federation(config.data, config.seed)
-    filter_ = config.privatizer
-    hidden = ("", 0.0)
-    if isinstance(filter_, FilterConfig):
-        hidden = (filter_.sensitive_attribute * filter_.reads_sensitive, filter_.consenting)
+    hidden = config.privatizer.hidden_attribute, config.privatizer.consenting_share
     hosted = _hosted(config.data, config.seed, hidden)
     known = hosted.get(number)
     if known is None or known.images is not dataset.train_images:

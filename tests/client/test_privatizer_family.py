@@ -62,7 +62,8 @@ def asked():
         config = Config().updated(
             {
                 "schedule": "privatizer critic",
-                "privatizer.kind": "federated",
+                "privatizer.kind": "trained",
+                "privatizer.trained_by": "rounds",
                 "tasks.privatizer.kind": "privatizer",
                 **beside,
                 **{f"privatizer.{k}": v for k, v in owned.items()},

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from fedlens.client.tasks import CLIENT_TASKS
+from fedlens.client.tasks.protocol import ClientTask
 from fedlens.client.train import train
 from fedlens.client.users.protocol import NodeDataError
 
@@ -16,13 +17,16 @@ CLIP, NOISE, SIZE = 0.5, 3.0, 2000
 ASKED = {"unit": "record", "clipping_norm": CLIP, "noise_multiplier": NOISE, "fixed_seed": 4}
 
 
-class Careless:
+class Careless(ClientTask):
     """A task of another package, which neither draws nor clips nor noises."""
 
     chunk = 8
 
     def __init__(self, users, request):
         self.seen: list[int] = []
+
+    def updates(self, cohort, seeds):
+        raise AssertionError("this is record mode")
 
     def record_rows(self, drawn):
         data = drawn.read()
@@ -32,6 +36,8 @@ class Careless:
 
 class Stepping(Careless):
     """One that steps, and replies the sum of what it was given."""
+
+    takes_steps = True
 
     def __init__(self, users, request):
         super().__init__(users, request)

@@ -21,6 +21,8 @@ TURNED = {
     "classes": list(range(10)),
     "alternatives": [],
     "certainty": 1.0,
+    "probe": "better_after:rotate270",
+    "otherwise": "Users who hold the device on its side.",
 }
 
 

@@ -18,12 +18,12 @@ def home(tmp_path, monkeypatch):
     monkeypatch.setenv("FEDLENS_HOME", str(tmp_path / "home"))
 
 
-def finding(fault, amount=None, classes=EVERY):
-    return KeptFinding(fault, "what it is", amount, 0.3, 0.28, 0.32, 1e-6, classes)
+def finding(probe):
+    return KeptFinding("fault", "what it is", None, 0.3, 0.28, 0.32, 1e-6, EVERY, probe=probe)
 
 
 def test_a_card_says_what_is_asked_what_it_costs_and_how_near_it_is():
-    shown = card(offer_for(finding("rotate90"), CONFIG, 10), "runs/<demo>")
+    shown = card(offer_for(finding("better_after:rotate270"), CONFIG), "runs/<demo>")
     for said in ("better_after:rotate270", "DP ε = 0.3", "Bayesian DP", "±2.6 points"):
         assert said in shown
     assert "fedlens probe &#x27;runs/&lt;demo&gt;&#x27; --probe" in shown and "<demo>" not in shown
@@ -32,10 +32,10 @@ def test_a_card_says_what_is_asked_what_it_costs_and_how_near_it_is():
 def test_a_population_that_cannot_pay_shows_on_the_card():
     terms = PopulationTerms("clinic", "user", 1e-6, 1.0, probe_epsilon=0.1)
     Population.create(population_folder("clinic"), terms)
-    shown = card(offer_for(finding("mirror"), {**CONFIG, "privacy.population": "clinic"}, 10), "r")
+    shown = card(offer_for(finding("repeats"), {**CONFIG, "privacy.population": "clinic"}), "r")
     assert "Refused" in shown and "owner leaves to probes" in shown and "population's 1" in shown
 
 
 def test_without_a_probe_there_is_no_card_and_a_missing_population_is_no_error():
-    assert offer_for(finding("a fault of another package"), CONFIG, 10) is None
-    assert offer_for(finding("tilt", 20.0), {**CONFIG, "privacy.population": "gone"}, 10)
+    assert offer_for(finding(""), CONFIG) is None
+    assert offer_for(finding("repeats"), {**CONFIG, "privacy.population": "gone"})

@@ -6,6 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -68,8 +69,8 @@ def test_a_finding_says_what_in_whom_where_how_sure_and_what_else(
 
 def test_other_explanations_are_named_with_how_likely_they_are() -> None:
     other = {"fault": "tilt", "says": "tilted", "likelihood": 0.04}
-    turned = {**diagnosed.TURNED, "alternatives": [other], "certainty": 1 / 1.04}
-    kept = read_answer(diagnosed.said(findings=[turned]))
+    doubtful = {**diagnosed.TURNED, "alternatives": [other], "certainty": 0.96}
+    kept = read_answer(diagnosed.said(findings=[doubtful]))
     assert words.by_numbers(kept.findings[0]) == (
         "Tilted, 4.0% as likely. That it is this one: 96%, if it is one of the library alone."
     )
@@ -254,7 +255,8 @@ def test_shares_and_chances_are_said_in_few_digits() -> None:
     finding = read_answer(FOUND).findings[0]
     assert "fewer than one in a million" in words.sure(finding)
     assert words.where(finding, 10) == "All classes alike"
-    assert words.elsewise("of a plug-in") == words.OTHERWISE
+    assert words.elsewise(finding) == diagnosed.TURNED["otherwise"]
+    assert words.elsewise(replace(finding, otherwise="")) == words.OTHERWISE
 
 
 def test_what_the_command_found_is_what_the_dashboard_opens_with(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedlens.api.diagnoses import diagnose, power
+from fedlens.api.diagnoses import diagnose, has_public_records, power
 from fedlens.api.runs import Run
 from fedlens.data.registry import DATASETS
-from fedlens.diagnosis.stored_answers import PUBLIC, is_public
+from fedlens.diagnosis.stored_answers import PUBLIC, PUBLIC_BY_PATH, is_public
 from fedlens.foundation.errors import WrongUse
 from fedlens.server.config.tree import Config
 from fedlens.server.run.directory import RunDirectory
@@ -52,8 +52,9 @@ def test_nor_does_the_power_of_a_schedule(tmp_path):
     ],
 )  # fmt: skip
 def test_data_that_somebody_brought_are_not_taken_for_public(name, public):
-    assert is_public(name) is public
+    assert is_public(name) is has_public_records(name) is public
 
 
-def test_each_public_data_set_is_one():
-    assert set(DATASETS) >= PUBLIC
+def test_pages_know_each_data_set_that_says_that_it_is_public():
+    said = {name: DATASETS[name].by_path for name in DATASETS if DATASETS[name].public}
+    assert said == dict.fromkeys(PUBLIC, False) | dict.fromkeys(PUBLIC_BY_PATH, True)

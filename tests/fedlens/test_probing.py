@@ -122,7 +122,12 @@ def test_a_run_of_records_or_with_a_privatizer_is_not_probed(tiny):
     with pytest.raises(WrongUse, match="asks users"):
         fedlens.probe_price(record, "intensity", epsilon=1.0)
     hidden = chosen_config(
-        settings={**tiny, "privatizer.kind": "synthetic", "privatizer.sensitive_attribute": "x"}
+        settings={
+            **tiny,
+            "privatizer.kind": "trained",
+            "privatizer.trained_by": "samples",
+            "privatizer.sensitive_attribute": "x",
+        }
     )
     with pytest.raises(WrongUse, match="without a privatizer"):
         fedlens.probe_price(hidden, "intensity", epsilon=1.0)

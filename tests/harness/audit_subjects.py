@@ -20,7 +20,7 @@ TASKS = {
     "wgan": {"kind": "wgan", "clipping_norm": 1.0, "width": 2, "hidden": 4, "loss": "hinge"},
 }
 PRIVATIZER = {"kind": "privatizer", "clipping_norm": 0.1, "adversary_width": 4, "batch": 2}
-FILTER = {"kind": "federated", "network": "dense", "width": 8}
+FILTER = {"kind": "trained", "trained_by": "rounds", "network": "dense", "width": 8}
 SUMS = {
     "frequencies": {"kind": "frequencies", "clipping_norm": 2.0},
     "moments": {"kind": "moments", "clipping_norm": 3.0},
@@ -88,7 +88,7 @@ def _summed() -> Config:
         {
             "schedule": "frequencies moments",
             "data": {"users": 60, "nodes": 2},
-            "privatizer": {"kind": "moments", "highest_frequency": 5},
+            "privatizer": {"kind": "trained", "trained_by": "sums", "highest_frequency": 5},
             "tasks": {name: {**_SMALL, **task} for name, task in SUMS.items()},
         }
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from pathlib import Path
 
@@ -34,17 +33,3 @@ def test_no_room_holds_too_much(sources):
 
 def test_no_file_is_too_long(sources):
     assert [str(p) for p, text in sources.items() if text.count("\n") > LONGEST_FILE] == []
-
-
-def test_what_differs_between_kinds_of_task_is_in_the_kind(sources):
-    """No `if` asks which kind a task is: a new kind would have to be added there too."""
-    kinds = "frozen|focused|wgan|annotator"
-    asked = re.compile(rf"""(==|!=)\s*["']({kinds})["']|\.(family|part\.name)\b""")
-    found = [
-        f"{path}:{number}"
-        for path, text in sources.items()
-        if path.parts[0] in ("client", "server", "simulations", "fedlens", "dashboard")
-        for number, line in enumerate(text.splitlines(), start=1)
-        if asked.search(line)
-    ]
-    assert found == []

@@ -6,9 +6,11 @@ import json
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash
 
@@ -19,7 +21,9 @@ from fedlens.dashboard.widgets.options import STORE_VARIABLE, USER_VARIABLE
 from fedlens.diagnosis.hypotheses import library
 from fedlens.models.faults import FAULTS
 from fedlens.models.faults.planting import parse_faults
+from fedlens.privatizers import fitting
 from fedlens.server.config.tasks import TASK_KINDS
+from fedlens.server.generation import moments_fit
 from fedlens.store import (
     EXPORTERS,
     Annotation,
@@ -44,6 +48,19 @@ FAST = {
     "release.samples": 20,
     "release.strip": 1,
     "release.agreement": 0.0,
+}
+
+SUMS = {
+    "schedule": "first second critic",
+    "privacy.fixed_seed": 3,
+    "privatizer.kind": "trained",
+    "privatizer.trained_by": "sums",
+    "privatizer.width": 8,
+    "privatizer.steps": 3,
+    "privatizer.highest_frequency": 5,
+    "tasks.critic.kind": "frozen",
+    "tasks.critic.rounds": 1,
+    "tasks.critic.generator_steps": 2,
 }
 
 
@@ -124,7 +141,8 @@ def test_its_privatizer_trains_in_a_federation(tmp_path):
         settings={
             **FAST,
             "schedule": "privatizer critic",
-            "privatizer.kind": "federated",
+            "privatizer.kind": "trained",
+            "privatizer.trained_by": "rounds",
             "privatizer.width": 2,
             "tasks.privatizer.kind": "privatizer",
             "tasks.privatizer.method": "gentle",
@@ -137,6 +155,55 @@ def test_its_privatizer_trains_in_a_federation(tmp_path):
     )
     assert run.summary.rounds == 2
     assert fedlens.privatizers.load(run.path).shape == (1, 28, 28)
+
+
+@pytest.fixture
+def a_filter_in_no_time(monkeypatch) -> None:
+    """A filter of sums that hardly learns."""
+    for name, value in (("SAMPLES", 200), ("HELD", 100), ("READING_STEPS", 2)):
+        monkeypatch.setattr(moments_fit, name, value)
+    monkeypatch.setattr(moments_fit, "SERVING_STEPS", 2)
+    for name in ("FIRST", "LATER"):
+        monkeypatch.setattr(fitting, name, replace(getattr(fitting, name), meeting=2))
+
+
+def made_of_sums(out: Path, first: str, second: str, **more: object) -> fedlens.Run:
+    """A run whose filter is made in tasks of two kinds, and a critic that looks through it."""
+    return fedlens.simulate(
+        "open",
+        out=out,
+        student=False,
+        settings={
+            **FAST,
+            **SUMS,
+            "tasks.first.kind": first,
+            "tasks.second.kind": second,
+            **{key.replace("__", "."): value for key, value in more.items()},
+        },
+    )
+
+
+def test_its_tasks_make_a_filter_of_their_own_in_three_files(tmp_path, a_filter_in_no_time):
+    """Ours of kinds ``frequencies`` and ``moments``, as an outsider would add them."""
+    sources = {path.name for path in (PACKAGE / "outside").glob("sums_*.py")}
+    assert sources == {"sums_settings.py", "sums_client.py", "sums_server.py"}
+    theirs = made_of_sums(tmp_path / "theirs", "spread", "pairs", tasks__first__highest=5)
+    ours = made_of_sums(tmp_path / "ours", "frequencies", "moments")
+    filters = [fedlens.privatizers.load(run.path).network.state_dict() for run in (theirs, ours)]
+    assert all(torch.equal(filters[0][name], filters[1][name]) for name in filters[1])
+    assert theirs.summary.epsilon == ours.summary.epsilon and theirs.summary.rounds == 3
+    assert theirs.summary.sensitive_read_nats == ours.summary.sensitive_read_nats
+    assert "spread update" in theirs.directory.ledger.read_text()
+
+
+def test_its_tasks_say_what_they_build_on(tmp_path):
+    wanted = {**FAST, **SUMS, "tasks.first.kind": "frozen", "tasks.second.kind": "pairs"}
+    with pytest.raises(fedlens.WrongUse, match=r"scales of freq.*: .* 'frequencies' or 'spread'"):
+        fedlens.simulate("open", out=tmp_path / "run", settings=wanted)
+    wanted = {key: value for key, value in wanted.items() if not key.startswith("privatizer.")}
+    wanted["tasks.first.kind"] = "spread"
+    with pytest.raises(fedlens.WrongUse, match=r"\[tasks.first\] and .* belong together"):
+        fedlens.simulate("open", out=tmp_path / "run", settings=wanted)
 
 
 def test_its_exporter_writes_labels(run):

@@ -21,9 +21,10 @@ from fedlens.server.config.tree import Config
 from fedlens.server.federation.enrolment import Federation
 from fedlens.server.federation.roster import Roster
 from fedlens.server.learning import learner as learning
-from fedlens.server.learning.learner import Asked, Learner
+from fedlens.server.learning.learner import Learner
 from fedlens.server.round import step as private_step
 from fedlens.server.round.step import PrivateStep, StepPlan
+from fedlens.server.tasks.protocol import TaskRequest
 from fedlens.simulations.transports.inprocess import FIRST_NODE_ID, InProcessGrid
 
 SHAPE, CLASSES, SENSITIVE = (1, 28, 28), 3, 2
@@ -125,7 +126,8 @@ ODD: dict[str, Callable[[Person], Person]] = {
 
 SUMS: dict[str, object] = {
     "schedule": "frequencies moments critic",
-    "privatizer.kind": "moments",
+    "privatizer.kind": "trained",
+    "privatizer.trained_by": "sums",
     "privatizer.highest_frequency": 4,
     "privatizer.sensitive_attribute": "height",
     "tasks.frequencies.kind": "frequencies",
@@ -158,7 +160,8 @@ KINDS: dict[str, dict[str, object]] = {
     },
     "privatizer": {
         "schedule": "privatizer critic",
-        "privatizer.kind": "federated",
+        "privatizer.kind": "trained",
+        "privatizer.trained_by": "rounds",
         "privatizer.network": "dense",
         "privatizer.width": 4,
         "privatizer.sensitive_attribute": "height",
@@ -180,7 +183,7 @@ class Stage:
 
     config: Config
     task: ScheduledTask
-    asked: Asked
+    asked: TaskRequest
     size: int
 
     def total(

@@ -76,7 +76,8 @@ FOCUSED = {
     "tasks.critic.rounds": 2,
 }
 SUMS = {
-    "privatizer.kind": "moments",
+    "privatizer.kind": "trained",
+    "privatizer.trained_by": "sums",
     "privatizer.highest_frequency": 3,
     "privatizer.width": 4,
     "privatizer.steps": 2,
@@ -94,7 +95,8 @@ TINY = {
     "generator.width": 8,
     "release.samples": 30,
     "release.strip": 1,
-    "privatizer.kind": "synthetic",
+    "privatizer.kind": "trained",
+    "privatizer.trained_by": "samples",
     "privatizer.width": 2,
     "privatizer.steps": 2,
 }

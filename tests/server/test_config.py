@@ -14,7 +14,8 @@ from fedlens.server.config.loading import parse_setting, read_config, read_run_c
 from fedlens.server.config.privatizer import (
     NoPrivatizer,
     PretrainedPrivatizer,
-    SyntheticPrivatizer,
+    SamplesPrivatizer,
+    SumsPrivatizer,
 )
 from fedlens.server.config.reference import tables
 from fedlens.server.config.tasks import TASK_KINDS, AnnotatorConfig, FrozenConfig, WganConfig
@@ -176,17 +177,20 @@ def test_the_schedule_names_tasks_in_order_and_each_is_of_its_kind():
         ({"tasks.probe.rounds": 2}, r"tasks\.probe cannot be used: give a kind: one of frozen, f"),
         ({"tasks.critic.kind": "gan"}, r"'gan': choose one of frozen, focused, wgan, annotator"),
         ({"tasks.critic.kind": "wgen"}, "did you mean 'wgan'"),
-        ({"tasks.critic.kind": "focused"}, r"tasks\.critic\.kind = 'focused' .*schedule one befo"),
+        (
+            {"tasks.critic.kind": "focused"},
+            r"tasks\.critic\.kind = 'focused' .* features: .* kind 'frozen' before it",
+        ),
         (
             {"schedule": "critic two", "tasks.critic.kind": "focused", "tasks.two.kind": "frozen"},
-            r"tasks\.critic\.kind = 'focused' .*schedule one before it",
+            r"tasks\.critic\.kind = 'focused' .*schedule a task of kind 'frozen' before it",
         ),
         (
             {"schedule": "one critic two", "tasks.one.kind": "annotator",
              "tasks.two.kind": "annotator"},
             "one task of its kind at most: leave out two",
         ),
-        ({"tasks.critic.kind": "privatizer"}, "'federated' and a task of kind 'privatizer' belong"),
+        ({"tasks.critic.kind": "privatizer"}, r"\[tasks.critic\] and .*'rounds' belong together"),
     ],
 )  # fmt: skip
 def test_a_schedule_that_cannot_be_carried_out_is_refused(changes, said):
@@ -229,12 +233,21 @@ def test_a_task_whose_kind_changes_keeps_its_mechanism_and_starts_anew_otherwise
 
 
 def test_a_privatizer_whose_kind_changes_starts_from_the_defaults_of_its_kind():
-    before = Config().updated({"privatizer.kind": "synthetic", "privatizer.width": 9})
+    before = Config().updated(
+        {"privatizer.kind": "trained", "privatizer.trained_by": "samples", "privatizer.width": 9}
+    )
     assert before.updated({"privatizer.budget": 0.1}).privatizer.width == 9
     path = {"privatizer.kind": "pretrained", "privatizer.path": "/x"}
     assert before.updated(path).privatizer == PretrainedPrivatizer(path="/x")
     assert before.updated({"privatizer.kind": "none"}).privatizer == NoPrivatizer()
-    assert isinstance(before.privatizer, SyntheticPrivatizer)
+    assert isinstance(before.privatizer, SamplesPrivatizer)
+    sums = {
+        "schedule": "one two",
+        "tasks.one.kind": "frequencies",
+        "tasks.two.kind": "moments",
+        "privatizer.trained_by": "sums",
+    }
+    assert before.updated(sums).privatizer == SumsPrivatizer()
 
 
 @pytest.mark.parametrize(
@@ -246,15 +259,23 @@ def test_a_privatizer_whose_kind_changes_starts_from_the_defaults_of_its_kind():
     ],
 )
 def test_a_privatizers_method_is_known_and_looks_at_what_is_set(changes, said):
-    filter_ = {"schedule": "privatizer critic", "privatizer.kind": "federated"}
+    filter_ = {
+        "schedule": "privatizer critic",
+        "privatizer.kind": "trained",
+        "privatizer.trained_by": "rounds",
+    }
     with pytest.raises(ConfigError, match=said):
         Config().updated({**filter_, "tasks.privatizer.kind": "privatizer", **changes})
 
 
 def test_an_unknown_kind_of_privatizer_lists_what_there_is():
-    with pytest.raises(ConfigError, match="one of none, federated, moments, synthetic, pretrained"):
+    with pytest.raises(ConfigError, match="one of none, trained, pretrained"):
         Config().updated({"privatizer.kind": "magic"})
-    with pytest.raises(ConfigError, match=r"kind = \['none'\]: choose one of none, federated"):
+    with pytest.raises(ConfigError, match="'magic': choose one of rounds, sums, samples"):
+        Config().updated({"privatizer.kind": "trained", "privatizer.trained_by": "magic"})
+    with pytest.raises(ConfigError, match="the run trains is of kind 'trained'"):
+        Config().updated({"privatizer.trained_by": "samples"})
+    with pytest.raises(ConfigError, match=r"kind = \['none'\]: choose one of none, trained"):
         Config().updated({"privatizer.kind": ["none"]})
 
 
@@ -289,7 +310,7 @@ TREES = [
     {},
     {"data.users": 50, "tasks.critic.noise_multiplier": 3, "data.nodes": 5},
     THREE,
-    {"privatizer.kind": "synthetic", "privatizer.budget": 0.01},
+    {"privatizer.kind": "trained", "privatizer.trained_by": "samples", "privatizer.budget": 0.01},
     {"privatizer.kind": "pretrained", "privatizer.path": "/x", "privacy.population": "clinic"},
     {**WGAN, "privacy.unit": "record"},
 ]

@@ -117,7 +117,11 @@ def test_a_run_without_guidance_shows_its_generator_as_it_is(small_config, run_s
 def test_what_a_filter_hides_has_no_faithful_samples(
     small_config, run_small, a_filter_in_no_time, tmp_path
 ):
-    outcome = run_small(small_config(privatizer__kind="synthetic", privatizer__steps=3))
+    outcome = run_small(
+        small_config(
+            privatizer__kind="trained", privatizer__trained_by="samples", privatizer__steps=3
+        )
+    )
     assert "faithful" not in batches_of(outcome)
     with pytest.raises(RunDirectoryError, match="hides something"):
         kept_sampler(RunDirectory(tmp_path / "run"), purpose="faithful")

@@ -26,7 +26,8 @@ from fedlens.store import open_store
 FILTER = {"privatizer__network": "dense", "privatizer__width": 4}
 TRAINS = {
     **FILTER,
-    "privatizer__kind": "federated",
+    "privatizer__kind": "trained",
+    "privatizer__trained_by": "rounds",
     "tasks__privatizer__rounds": 2,
     "tasks__privatizer__adversary_width": 4,
     "tasks__privatizer__batch": 5,

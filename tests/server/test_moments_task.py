@@ -278,8 +278,8 @@ def test_states_come_back_whole():
 @pytest.mark.parametrize(
     ("changes", "match"),
     [
-        ({"schedule": "moments frequencies"}, "name them first"),
-        ({"schedule": "critic frequencies moments", "tasks.critic.kind": "frozen"}, "them first"),
+        ({"schedule": "moments frequencies"}, "builds on scales of frequencies"),
+        ({"schedule": "critic frequencies moments", "tasks.critic.kind": "frozen"}, "come first"),
         ({"privatizer.network": "unet"}, "privatizer.network"),
         ({"privatizer.highest_frequency": 31}, "privatizer.highest_frequency"),
         ({"privacy.unit": "record"}, "users, not records"),

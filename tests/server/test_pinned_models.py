@@ -43,7 +43,8 @@ ANNOTATOR = {
 RECORD = {"privacy.unit": "record", "privacy.delta": 1e-5}
 PRIVATIZER = {
     "schedule": "privatizer critic",
-    "privatizer.kind": "federated",
+    "privatizer.kind": "trained",
+    "privatizer.trained_by": "rounds",
     "tasks.privatizer.kind": "privatizer",
     "tasks.privatizer.rounds": 3,
     "tasks.privatizer.lead": 1,
@@ -97,7 +98,8 @@ RUNS = {
     },
     "privatizer, synthetic": {
         **FROZEN,
-        "privatizer.kind": "synthetic",
+        "privatizer.kind": "trained",
+        "privatizer.trained_by": "samples",
         "privatizer.width": 2,
         "privatizer.steps": 3,
         "privatizer.output_noise_std": 0.25,

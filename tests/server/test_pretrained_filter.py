@@ -44,7 +44,8 @@ DENSE = {
 }
 TRAINS = {
     **DENSE,
-    "privatizer.kind": "federated",
+    "privatizer.kind": "trained",
+    "privatizer.trained_by": "rounds",
     "tasks.privatizer.rounds": 1,
     "tasks.privatizer.adversary_width": 4,
     "tasks.privatizer.batch": 5,
@@ -148,7 +149,12 @@ def test_a_filter_of_samples_serves_another_run(
 ):
     code = {"privatizer__network": "code", "privatizer__width": 2}
     code["privatizer__consenting"] = consenting
-    made = {"privatizer__kind": "synthetic", "privatizer__steps": 2, **code}
+    made = {
+        "privatizer__kind": "trained",
+        "privatizer__trained_by": "samples",
+        "privatizer__steps": 2,
+        **code,
+    }
     run_small(small_config(tasks__critic__kind="frozen", tasks__critic__rounds=1, **made), "first")
     assert run_small(second(str(tmp_path / "first"), **code)).rounds == 3
     assert np.array_equal(kept(tmp_path / "run"), kept(tmp_path / "first"))
@@ -279,7 +285,10 @@ def test_the_command_says_it_in_one_line(first, tmp_path, capsys):
         ({"kind": "pretrained", "path": ""}, r"privatizer\.path = ''"),
         ({"kind": "pretrained", "path": "x", "rounds": 1}, "unknown setting 'privatizer.rounds'"),
         ({"kind": "pretrained", "path": "x", "steps": 5}, "unknown setting 'privatizer.steps'"),
-        ({"kind": "synthetic", "path": "x"}, "unknown setting 'privatizer.path'"),
+        (
+            {"kind": "trained", "trained_by": "samples", "path": "x"},
+            "unknown setting 'privatizer.path'",
+        ),
         ({"path": "x"}, "unknown setting 'privatizer.path'"),
     ],
 )
@@ -289,7 +298,7 @@ def test_settings_of_another_kind_are_refused(settings, said):
 
 
 def test_a_run_with_a_pretrained_filter_trains_none_of_its_own(second):
-    with pytest.raises(ConfigError, match="'federated' and a task of kind 'privatizer' belong"):
+    with pytest.raises(ConfigError, match=r"\[tasks.privatizer\] and .* belong together"):
         second("/x", {"tasks.privatizer.rounds": 1})
 
 

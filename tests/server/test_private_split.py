@@ -291,7 +291,7 @@ def test_runs_that_no_split_can_be_made_of_are_told(
         ({"split.side": "above"}, "split.side"),
         ({"privacy.unit": "record", "privacy.delta": 1e-6}, "privacy.unit"),
         ({"data.slice": "app=1"}, "data.slice"),
-        ({"privatizer.kind": "synthetic"}, "privatizer.kind"),
+        ({"privatizer.kind": "trained", "privatizer.trained_by": "samples"}, "privatizer.kind"),
     ],
 )
 def test_settings_that_cannot_be_meant_are_refused(sided, settings, said):

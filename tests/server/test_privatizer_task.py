@@ -45,7 +45,8 @@ from fedlens.simulations.run_artifacts import as_devices_send, kept_run_filter
 from fedlens.store import open_store
 
 FILTERED = {
-    "privatizer.kind": "federated",
+    "privatizer.kind": "trained",
+    "privatizer.trained_by": "rounds",
     "tasks.privatizer.rounds": 2,
     "privatizer.network": "dense",
     "privatizer.width": 4,
@@ -191,7 +192,7 @@ def test_the_privatizer_comes_first_and_shares_budget_and_scaling(config):
 BAD = [
     (
         {"privatizer.kind": "magic"},
-        r"privatizer.* 'magic'.* none, federated, moments, synthetic, pretrained",
+        r"privatizer.* 'magic'.* none, trained, pretrained",
     ),
     ({"privatizer.kind": "none"}, r"privatizer\.kind = 'none'.* belong together"),
     ({"privatizer.sensitive_attribute": ""}, r"privatizer\.sensitive_attribute = ''"),
@@ -211,8 +212,7 @@ BAD = [
     ({"privatizer.network": "x"}, r"privatizer\.network = 'x'"),
     ({"privatizer.rounds": 3}, "unknown setting 'privatizer.rounds'"),
     ({"privatizer.method": "alpha"}, "unknown setting 'privatizer.method'"),
-    ({"schedule": "critic privatizer annotator"}, "name it first"),
-    ({"schedule": "privatizer"}, "a filter alone has nothing to show"),
+    ({"schedule": "critic privatizer annotator"}, "come first"),
     ({"tasks.privatizer.filter_share": 1.0}, r"privatizer\.filter_share = 1\.0"),
     ({"privacy.unit": "record", "privacy.delta": 1e-5}, "for users, not records"),
 ]
@@ -483,3 +483,11 @@ def test_students_are_tried_on_images_as_devices_send_them(plain, tmp_path, monk
     to_filtered, to_real = ((met[0] - other).abs().mean() for other in (filtered, real))
     assert to_filtered < to_real / 2, "through the filter, each with other noise"
     assert torch.equal(met[0], as_devices_send(directory, real, made.seed + engine.STUDENT_SEED))
+
+
+def test_a_filter_may_be_all_that_a_run_makes(config, run_small, tmp_path):
+    alone = config().updated({"schedule": "privatizer", "release.agreement": 0.0})
+    outcome = run_small(alone)
+    assert outcome.rounds == alone.tasks["privatizer"].rounds
+    network, shape = kept_run_filter(tmp_path / "run")
+    assert shape == (1, 28, 28) and next(network.parameters()).isfinite().all()

@@ -22,7 +22,8 @@ KINDS = {
     },
     "privatizer": {
         "schedule": "privatizer critic",
-        "privatizer.kind": "federated",
+        "privatizer.kind": "trained",
+        "privatizer.trained_by": "rounds",
         "privatizer.network": "dense",
         "privatizer.width": 4,
         "tasks.privatizer.kind": "privatizer",

@@ -470,4 +470,6 @@ def test_settings_that_do_not_fit_are_refused(changes, text):
 
 def test_a_federated_filter_needs_its_task():
     with pytest.raises(ConfigError, match="belong together"):
-        Config().updated(TINY).updated({"privatizer.kind": "federated"})
+        Config().updated(TINY).updated(
+            {"privatizer.kind": "trained", "privatizer.trained_by": "rounds"}
+        )

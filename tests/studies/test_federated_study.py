@@ -46,7 +46,8 @@ TINY = {
     "tasks.privatizer.kind": "privatizer",
     "tasks.privatizer.rounds": 1,
     "tasks.privatizer.adversary_width": 4,
-    "privatizer.kind": "federated",
+    "privatizer.kind": "trained",
+    "privatizer.trained_by": "rounds",
     "privatizer.network": "dense",
     "privatizer.width": 4,
 }
@@ -205,7 +206,8 @@ def test_samples_are_read_with_the_secret_that_was_asked_for(monkeypatch):
 def test_a_configuration_of_one_s_own_is_named_by_its_path(tmp_path):
     own = (
         'schedule = "privatizer critic"\n[tasks.privatizer]\nkind = "privatizer"\n'
-        '[tasks.critic]\nkind = "frozen"\n[privatizer]\nkind = "federated"\nconsenting = 0.4\n'
+        '[tasks.critic]\nkind = "frozen"\n[privatizer]\nkind = "trained"\n'
+        'trained_by = "rounds"\nconsenting = 0.4\n'
     )
     (tmp_path / "own.toml").write_text(own)
     found = federated._config(replace(SETTINGS, preset=str(tmp_path / "own")), 5, None)
@@ -228,7 +230,7 @@ def test_the_whole_form_conditions_on_its_secret_and_the_quick_one_trains_no_gen
         for form in (False, True)
     )
     assert whole.privatizer.pairs and whole.seed == quick.seed == 3
-    assert quick.privatizer.kind == "moments" and quick.schedule == ("frequencies", "moments")
+    assert quick.privatizer.training == "sums" and quick.schedule == ("frequencies", "moments")
 
 
 def test_a_run_takes_settings_over_its_presets():

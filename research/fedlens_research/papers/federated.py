@@ -68,12 +68,6 @@ COLUMNS = (
 PRESETS = Path(simulations.__file__).parent / "presets"
 SHOWN = 10  # Images of the sheet
 EPOCHS = 3  # of attackers that are networks, at least
-TRAINED = (
-    "federated",
-    "moments",
-    "synthetic",
-)  # Kinds of privatizer whose filter a run trains itself
-MAKING = ("privatizer", "frequencies", "moments")  # Kinds of task that make it
 Keep = Callable[[Mapping[str, Any], Callable[[], list[Row]]], list[Row]]
 """Keeps rows under a key, or reads those that are kept: `SeedTrial.rows`."""
 FORMULAS = {"thickness": "mnist-thickness"}
@@ -173,7 +167,7 @@ def seconded(config: Config, folder: Path) -> Config:
     known = config.privatizer.model_dump()
     kept = {f"privatizer.{name}": known[name] for name in used if name in known}
     given = {"privatizer.kind": "pretrained", "privatizer.path": str(folder)}
-    left = [name for name, task in config.planned.items() if task.kind not in MAKING]
+    left = [name for name, task in config.planned.items() if not task.trains_filter_by]
     if not left:
         raise StudyError("second: this run makes a filter and nothing else; leave second out")
     after = {"schedule": " ".join(left), "privatizer.condition": True}
@@ -206,7 +200,7 @@ def _rounds_told(report: Report) -> OnProgress:
 def _config(settings: FederatedSettings, seed: int, data_dir: Path | None) -> Config:
     config = read_config(PRESETS / f"{settings.preset}.toml")
     config = config.updated({**ONE_WAY, **settings.changes(), "seed": seed})
-    if config.privatizer.kind not in TRAINED:
+    if not config.privatizer.training:
         raise StudyError(f"preset {settings.preset!r} trains no privatizer: name one that does")
     return config if data_dir is None else config.updated({"data.dir": str(data_dir.absolute())})
 

@@ -15,7 +15,6 @@ from torch import nn
 from fedlens.models.pixels import from_pixels
 from fedlens.privatizers.attacks.attack_runs import released
 from fedlens.privatizers.private_data import PrivateData
-from fedlens.server.config.tasks import CriticConfig
 from fedlens.server.config.tree import Config
 from fedlens.server.generation.sampler import Sampler
 from fedlens.server.learning.privatizer import kept_filter_weights
@@ -79,7 +78,7 @@ def opened(config: Config, directory: RunDirectory, seed: int) -> FilteredRun:
 
 def generates(config: Config) -> bool:
     """Whether a run has a generator that learned something, and so samples."""
-    return any(isinstance(task, CriticConfig) for task in config.tasks.values())
+    return bool(config.critics)
 
 
 def samples_of(trained: FilteredRun, count: int) -> PrivateData:

@@ -125,7 +125,7 @@ def _trains(plan: dict[str, Any]) -> dict[str, Any]:
     except ConfigError:  # of another version: it is trained anew
         settings = dict(plan["config"])
     settings |= {"data.dir": "", "privatizer.path": ""}
-    if settings.get("privatizer.kind") != "synthetic":
+    if settings.get("privatizer.trained_by") != "samples":
         settings |= dict.fromkeys(DRAWN)
     return {"config": settings, "fault": plan["fault"], "provider": plan["provider"]}
 

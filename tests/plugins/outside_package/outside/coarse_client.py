@@ -9,12 +9,12 @@ from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d
 
 from fedlens.client.messages import TrainRequest
-from fedlens.client.users.protocol import LocalData, LocalUsers, NodeDataError
-from fedlens.client.users.record_batches import DrawnRecords
+from fedlens.client.tasks.protocol import ClientTask
+from fedlens.client.users.protocol import LocalData, LocalUsers
 from outside.coarse_settings import CoarseSettings
 
 
-class CoarseLocalTask:
+class CoarseLocalTask(ClientTask):
     """Updates of shape [classes x channels x side x side], flattened."""
 
     chunk = 64
@@ -32,7 +32,3 @@ class CoarseLocalTask:
         sums = torch.zeros(self._classes, self._channels, self._side, self._side)
         sums.index_add_(0, data.labels, coarse)
         return sums / max(1, len(data.labels))
-
-    def record_rows(self, drawn: DrawnRecords) -> Tensor:
-        """There is no record mode."""
-        raise NodeDataError("coarse pictures have no record mode")

@@ -12,24 +12,24 @@ from torch.nn.functional import adaptive_avg_pool2d
 
 from fedlens.server.config.mechanism import largest_sum
 from fedlens.server.run.arrays import Arrays
-from fedlens.server.tasks.protocol import CriticSteps, Request, TaskContext, settings_of
+from fedlens.server.tasks.protocol import CriticTask, TaskContext, TaskRequest, settings_of
 from outside.coarse_settings import CoarseSettings
 
 
-class CoarseTask(CriticSteps):
+class CoarseTask(CriticTask):
     """Averages its releases."""
 
     def __init__(self, context: TaskContext) -> None:
-        self._settings = context.settings
+        super().__init__(context)
         side = self._settings.side
         self._form = (context.classes, context.shape[0], side, side)
         self.size = int(np.prod(self._form))
         self.largest_reply = largest_sum(context.config, self._settings, self.size)
         self._sum, self._releases = np.zeros(self.size), 0
 
-    def request(self) -> Request:
+    def request(self) -> TaskRequest:
         """The size of coarse pictures."""
-        return Request(settings_of(self._settings, CoarseSettings))
+        return TaskRequest(settings_of(self._settings, CoarseSettings))
 
     def apply_release(self, release: NDArray[np.float64]) -> Mapping[str, float]:
         """Add it up."""

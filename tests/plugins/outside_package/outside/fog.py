@@ -10,4 +10,5 @@ FOG = Fault(
     image=lambda images, setting: images + setting.amount * (1 - images),
     amounts=(0.5,),
     measure="of the way to white",
+    otherwise="Mornings by a river.",
 )
