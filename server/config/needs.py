@@ -16,7 +16,7 @@ SCALES = "scales of frequencies"
 """Centre and scale of images' lowest frequencies."""
 PRIVATIZER = "privatizer"
 """The filter that nodes run in all later tasks. The task's state has its weights as ``mean``,
-float32 [n], and where it was fitted a `fedlens.privatizers.fitting.LeakageEstimate` as ``reading``."""
+float32 [n], and where it was fitted a `LeakageEstimate` as ``reading``."""
 
 ONE_AT_MOST = frozenset({LABELS, SCALES, PRIVATIZER})
 """What no two tasks of a run may provide."""
