@@ -17,20 +17,14 @@ from fedlens.client.node.file import open_node_users
 from fedlens.client.node.members import check_members, members_of
 from fedlens.client.node.policy import NodePolicy
 from fedlens.client.train import train
-from fedlens.client.users.protocol import (
-    LocalUsers,
-    NodeDataError,
-    OpenUsers,
-    origin_of,
-    sensitive_of,
-    slice_of,
-)
+from fedlens.client.users.protocol import LocalUsers, NodeDataError, OpenUsers, check_users
 from fedlens.foundation.secure_sum import SecureSumError
 
 logger = logging.getLogger(__name__)
 
 
 PolicyOf = Callable[[Context], NodePolicy]
+SumStep = Callable[[RecordDict, Context, NodePolicy], RecordDict]
 
 
 def own_policy(context: Context) -> NodePolicy:
@@ -47,71 +41,75 @@ def build_client_app(open_users: OpenUsers, policy_of: PolicyOf = own_policy) ->
     """
     app = ClientApp()
 
+    def opened(context: Context) -> LocalUsers:
+        return check_users(open_users(context))
+
     @app.query("describe")
     def describe(message: Message, context: Context) -> Message:
-        return _answer(
-            message,
-            lambda: _describe(open_users(context), policy_of(context), context),
-        )
+        def work(policy: NodePolicy) -> RecordDict:
+            return _describe(opened(context), policy, context)
+
+        return _answer(message, context, policy_of, work)
 
     @app.train()
     def train_users(message: Message, context: Context) -> Message:
-        started = time.monotonic()
-        try:
-            return _answer(message, lambda: _train(message, open_users, policy_of, context))
-        finally:
-            _wait_until(started, context)
+        def work(policy: NodePolicy) -> RecordDict:
+            return _train(message, opened, policy, context)
 
-    _add_secure_sum(app, open_users, policy_of)
+        return _answer(message, context, policy_of, work, on_time=True)
+
+    _add_secure_sum(app, opened, policy_of)
     return app
 
 
 def _add_secure_sum(app: ClientApp, open_users: OpenUsers, policy_of: PolicyOf) -> None:
     """The five steps of a secure sum, of which the third trains."""
-
-    @app.query("secure_keys")
-    def keys(message: Message, context: Context) -> Message:
-        asked = message.content
-        return _answer(message, lambda: secure_sum.advertise(asked, context, policy_of(context)))
-
-    @app.query("secure_shares")
-    def shares(message: Message, context: Context) -> Message:
-        asked = message.content
-        return _answer(message, lambda: secure_sum.share(asked, context, policy_of(context)))
+    steps = {
+        "secure_keys": secure_sum.advertise,
+        "secure_shares": secure_sum.share,
+        "secure_agree": secure_sum.agree,
+        "secure_reveal": secure_sum.reveal,
+    }
+    for name, step in steps.items():
+        app.query(name)(_step_handler(step, policy_of))
 
     @app.train("secure")
     def train_secure(message: Message, context: Context) -> Message:
-        started, asked = time.monotonic(), message.content
-        try:
-            return _answer(
-                message,
-                lambda: secure_sum.masked(asked, context, policy_of(context), open_users),
-            )
-        finally:
-            _wait_until(started, context)
+        def work(policy: NodePolicy) -> RecordDict:
+            return secure_sum.masked(message.content, context, policy, open_users)
 
-    @app.query("secure_agree")
-    def agree(message: Message, context: Context) -> Message:
+        return _answer(message, context, policy_of, work, on_time=True)
+
+
+def _step_handler(step: SumStep, policy_of: PolicyOf) -> Callable[[Message, Context], Message]:
+    def handle(message: Message, context: Context) -> Message:
         return _answer(
-            message, lambda: secure_sum.agree(message.content, context, policy_of(context))
+            message, context, policy_of, lambda policy: step(message.content, context, policy)
         )
 
-    @app.query("secure_reveal")
-    def reveal(message: Message, context: Context) -> Message:
-        return _answer(
-            message, lambda: secure_sum.reveal(message.content, context, policy_of(context))
-        )
+    return handle
 
 
-def _answer(message: Message, work: Callable[[], RecordDict]) -> Message:
-    """The reply of ``work``, or the bare word that it failed.
+def _answer(
+    message: Message,
+    context: Context,
+    policy_of: PolicyOf,
+    work: Callable[[NodePolicy], RecordDict],
+    *,
+    on_time: bool = False,
+) -> Message:
+    """The reply of ``work`` under the node's floor, or the bare word that it failed.
 
     An exception's text, type and place can all depend on the data, so nothing of it is sent or
-    logged: the node's operator debugs there, with own data, by calling the handlers.
+    logged: the node's operator debugs there, with own data, by calling the handlers. With
+    ``on_time`` a reply, a failure's too, is held until the time that the floor names.
     """
+    started, reply_after = time.monotonic(), 0.0
     torch.set_num_threads(1)  # nodes share a machine; more are its operator's choice (`threads`)
     try:
-        content = work()
+        policy = policy_of(context)
+        reply_after = policy.reply_after
+        content = work(policy)
     except (
         NodeDataError,
         NoiseUnsound,
@@ -122,32 +120,31 @@ def _answer(message: Message, work: Callable[[], RecordDict]) -> Message:
     except Exception:  # whatever it is, it may hold data
         logger.warning("a handler failed; its reason stays on this node")
         content = failure()
+    if on_time:
+        time.sleep(max(0.0, started + reply_after - time.monotonic()))
     return Message(content=content, reply_to=message)
 
 
 def _describe(users: LocalUsers, policy: NodePolicy, context: Context) -> RecordDict:
-    sensitive, classes = sensitive_of(users)
-    origin = origin_of(users)
     return Description(
         partition=users.partition,
         users=len(users),
         shape=users.shape,
         classes=users.classes,
-        sensitive_attribute=sensitive,
-        sensitive_classes=classes,
-        slice=slice_of(users),
+        sensitive_attribute=users.sensitive_attribute,
+        sensitive_classes=users.sensitive_classes,
+        slice=users.slice,
         splits=not policy.forbid_splits,
         members=members_of(users, context.node_config),
-        own=origin.own,
-        federation=origin.federation,
-        contract=origin.contract,
+        own=users.origin.own,
+        federation=users.origin.federation,
+        contract=users.origin.contract,
     ).to_record()
 
 
 def _train(
-    message: Message, open_users: OpenUsers, policy_of: PolicyOf, context: Context
+    message: Message, open_users: OpenUsers, policy: NodePolicy, context: Context
 ) -> RecordDict:
-    policy = policy_of(context)
     request = policy.accept(TrainRequest.from_record(message.content))
     torch.set_num_threads(policy.threads)
     users = open_users(context)
@@ -155,15 +152,6 @@ def _train(
     reply = train(users, request)
     policy.check_length(len(reply.total))  # a task's size shows in what it computes alone
     return reply.to_record()
-
-
-def _wait_until(started: float, context: Context) -> None:
-    """Hold a reply, a failure's too, until the node's fixed time."""
-    try:
-        reply_after = own_policy(context).reply_after
-    except NodeDataError:  # said already, where the request was refused
-        return
-    time.sleep(max(0.0, started + reply_after - time.monotonic()))
 
 
 app = build_client_app(open_node_users)

@@ -7,21 +7,90 @@ package, can neither forget nor weaken them.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Protocol
+
+import numpy as np
 import torch
 from torch import Tensor
 
+from fedlens.accountant.noise import add_noise, chosen, private_source
 from fedlens.client.messages import TrainRequest
-from fedlens.client.tasks.protocol import ClientTask
-from fedlens.client.update.clipping import clip_and_sum
-from fedlens.client.update.silo import drawn, noised
-from fedlens.client.users.protocol import LocalUsers, NodeDataError
-from fedlens.client.users.record_batches import DrawnRecords, NodeRecords
+from fedlens.client.update.clipping import Updates, clip_and_sum
+from fedlens.client.users.protocol import LocalData, LocalUsers, NodeDataError, Rows
+from fedlens.client.users.records import placed_records
 
 AT_ONCE = 128
 """Records that are read, computed and clipped together."""
+_SAMPLING, _NOISE = 1, 2
+"""Uses of a fixed seed, in tests."""
 
 
-def record_reply(users: LocalUsers, task: ClientTask, request: TrainRequest) -> Tensor:
+class NodeRecords:
+    """All records of a node in the order of its users, sound or not, read only where drawn."""
+
+    def __init__(self, users: LocalUsers) -> None:
+        self.users = users
+        held = [users.held(position) for position in range(len(users))]
+        self._offsets = np.concatenate([[0], np.cumsum(held)]).astype(np.int64)
+
+    def __len__(self) -> int:
+        """How many: private in record mode."""
+        return int(self._offsets[-1])
+
+    def read(self, places: Rows) -> tuple[LocalData, Tensor]:
+        """The sound ones among records at ascending ``places``.
+
+        Returns:
+            Their images and labels (nothing in record mode reads more), and which of ``places``
+            they are, int64 [n].
+        """
+        owners = np.searchsorted(self._offsets, places, side="right") - 1
+        cuts = np.flatnonzero(np.diff(owners)) + 1
+        images, labels = [torch.zeros(0, *self.users.shape)], [torch.zeros(0, dtype=torch.int64)]
+        sound = [torch.zeros(0, dtype=torch.int64)]
+        for first, end in pairwise([0, *cuts.tolist(), len(places)]):
+            if first == end:
+                continue
+            owner = int(owners[first])
+            rows = places[first:end] - self._offsets[owner]
+            data, own = placed_records(self.users, owner, rows)
+            images.append(data.images)
+            labels.append(data.labels)
+            sound.append(own + first)
+        return LocalData(torch.cat(images), torch.cat(labels)), torch.cat(sound)
+
+
+@dataclass(frozen=True)
+class DrawnRecords:
+    """Some records that a step draws: few enough to be computed together."""
+
+    node: NodeRecords
+    places: Rows
+    """Which records of the node, ascending, int64 [n]."""
+
+    def read(self) -> LocalData:
+        """Images and labels of those that are sound."""
+        return self.node.read(self.places)[0]
+
+
+class RecordTask(Protocol):
+    """What record mode asks of a task: see `fedlens.client.tasks.protocol.ClientTask`."""
+
+    takes_steps: bool
+
+    def record_rows(self, drawn: DrawnRecords) -> Tensor | Updates:
+        """The unclipped contributions of drawn records."""
+
+    def take_step(self, release: Tensor) -> None:
+        """Go on from a step's noised sum over the fixed denominator, float64 [P]."""
+
+    def change(self) -> Tensor:
+        """What the node replies, float64 [P]: it follows from the steps' noised sums alone."""
+
+
+def record_reply(users: LocalUsers, task: RecordTask, request: TrainRequest) -> Tensor:
     """The node's noised contribution to a round, float64 [P].
 
     Guarantees: it is post-processing of as many Poisson-subsampled Gaussian mechanisms at record
@@ -40,23 +109,46 @@ def record_reply(users: LocalUsers, task: ClientTask, request: TrainRequest) -> 
     for step in range(mechanism.steps):
         total = clipped_sum(records, task, request, step)
         # fixed: how many took part, and even how many records the node holds, are private
-        release = noised(total, request, users.partition, step) / mechanism.denominator
+        release = add_step_noise(total, request, users.partition, step) / mechanism.denominator
         if stepped is not None:
             stepped.take_step(release)
     return release if stepped is None else stepped.change()
 
 
-def clipped_sum(records: NodeRecords, task: ClientTask, request: TrainRequest, step: int) -> Tensor:
+def clipped_sum(records: NodeRecords, task: RecordTask, request: TrainRequest, step: int) -> Tensor:
     """A step's sum before its noise, float64 [P]: private, of L2 sensitivity C."""
-    places = drawn(len(records), request, records.users.partition, step)
+    places = draw_records(len(records), request, records.users.partition, step)
     total = _share(records, task, request, places[:0])
     for some in torch.split(places, AT_ONCE) if len(places) else ():
         total += _sound_share(records, task, request, some)
     return total
 
 
+def draw_records(records: int, request: TrainRequest, node: int, step: int) -> Tensor:
+    """The records of a node that a step draws, each with probability q, as positions, int64."""
+    mechanism = request.mechanism
+    source = private_source(mechanism.fixed_seed, request.round, _SAMPLING, node, step)
+    return torch.from_numpy(chosen(records, mechanism.sampling_rate, source))
+
+
+def add_step_noise(total: Tensor, request: TrainRequest, node: int, step: int) -> Tensor:
+    """A step's sum with its noise, float64, on the lattice of `fedlens.accountant.noise.lattice`.
+
+    The noise is N(0, (zC)^2), C being the sum's sensitivity.
+    """
+    mechanism = request.mechanism
+    return torch.from_numpy(
+        add_noise(
+            total.numpy(),
+            noise_multiplier=mechanism.noise_multiplier,
+            sensitivity=mechanism.clipping_norm,
+            source=private_source(mechanism.fixed_seed, request.round, _NOISE, node, step),
+        )
+    )
+
+
 def _sound_share(
-    records: NodeRecords, task: ClientTask, request: TrainRequest, places: Tensor
+    records: NodeRecords, task: RecordTask, request: TrainRequest, places: Tensor
 ) -> Tensor:
     """`_share`, in which a record that cannot be computed contributes nothing and fails none."""
     try:
@@ -70,7 +162,7 @@ def _sound_share(
         return nothing
 
 
-def _share(records: NodeRecords, task: ClientTask, request: TrainRequest, places: Tensor) -> Tensor:
+def _share(records: NodeRecords, task: RecordTask, request: TrainRequest, places: Tensor) -> Tensor:
     """What the records at ``places`` add up to, float64 [P], each clipped.
 
     Raises:

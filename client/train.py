@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
+from typing import overload
 
 import numpy as np
 import torch
@@ -14,9 +16,10 @@ from fedlens.client.record_sums import record_reply
 from fedlens.client.tasks import CLIENT_TASKS
 from fedlens.client.tasks.protocol import ClientTask
 from fedlens.client.update.clipping import clip_and_sum, histogram
-from fedlens.client.users.filtered import as_asked
+from fedlens.client.users.around import prepare_users
 from fedlens.client.users.protocol import LocalUsers, NodeDataError
-from fedlens.client.users.records import NO_USER, CohortData, UserSeeds
+from fedlens.client.users.records import NO_USER, CohortData
+from fedlens.client.users.seeds import keyed_seed
 
 
 def train(users: LocalUsers, request: TrainRequest, at_least: int = 0) -> TrainReply:
@@ -26,10 +29,10 @@ def train(users: LocalUsers, request: TrainRequest, at_least: int = 0) -> TrainR
 
     Raises:
         WrongUse: this node knows no such kind of task.
-        NodeDataError: as `fedlens.client.users.filtered.as_asked`, `train_cohort` and
+        NodeDataError: as `fedlens.client.users.around.prepare_users`, `train_cohort` and
             `fedlens.client.record_sums.record_reply`.
     """
-    shown = as_asked(users, request)  # capped, and filtered where the request carries a filter
+    shown = prepare_users(users, request)  # capped, and filtered where the request carries a filter
     if request.mechanism.unit == "user":
         return train_cohort(shown, request, at_least)
     update = record_reply(shown, CLIENT_TASKS[request.kind](shown, request), request)
@@ -125,5 +128,34 @@ def _computed(
     filled, beside = (who + (NO_USER,) * (task.chunk - len(who)) for who in (part, decoys))
     seeds = UserSeeds(users, request.key, request.round, filled)
     updates = task.updates(CohortData(users, filled, beside), seeds)
+    if len(updates) != len(filled):  # or a user could be counted twice
+        raise ValueError(f"{len(updates)} updates of {len(filled)} users")
     total, clipped = clip_and_sum(updates, request.mechanism.clipping_norm)
     return total.cpu(), clipped.cpu()
+
+
+class UserSeeds(Sequence[int]):
+    """A seed for each user's batches of a round; it depends on no other user."""
+
+    def __init__(
+        self, users: LocalUsers, key: bytes, round_number: int, positions: Sequence[int]
+    ) -> None:
+        """Seeds by the users' own ids under the run's key."""
+        self._users, self._key, self._round = users, key, round_number
+        self._positions = tuple(positions)
+
+    def __len__(self) -> int:
+        """How many users."""
+        return len(self._positions)
+
+    @overload
+    def __getitem__(self, index: int) -> int: ...
+    @overload
+    def __getitem__(self, index: slice) -> UserSeeds: ...
+    def __getitem__(self, index: int | slice) -> int | UserSeeds:
+        """The seed of one of them."""
+        if isinstance(index, slice):
+            return UserSeeds(self._users, self._key, self._round, self._positions[index])
+        position = self._positions[index]
+        own = 0 if position == NO_USER else self._users.user_id(position)
+        return keyed_seed(self._key, "batches", self._round, own)

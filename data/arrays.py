@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedlens.data.dataset import Dataset, DatasetError, build_dataset
-from fedlens.data.mapped_arrays import mapped_member
-from fedlens.data.npz_images import packed_problem, unread
+from fedlens.data.mapped_arrays import is_mappable, map_array, packed_problem, unread
 from fedlens.data.spec import DatasetSpec
 
 REQUIRED = ("train_images", "train_labels", "test_images", "test_labels")
@@ -107,8 +106,7 @@ def _read(path: Path) -> dict[str, NDArray[np.generic]]:
 
 def _array(path: Path, archive: np.lib.npyio.NpzFile, key: str) -> NDArray[np.generic]:
     """An array of an archive; a large one that lies there uncompressed stays on the disk."""
-    found = None if archive.zip is None else mapped_member(path, archive.zip, f"{key}.npy")
-    return archive[key] if found is None else found
+    return map_array(path, key) if is_mappable(path, key) else archive[key]
 
 
 def _images(path: Path, key: str, arrays: dict[str, NDArray[np.generic]]) -> NDArray[np.uint8]:

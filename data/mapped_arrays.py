@@ -1,4 +1,4 @@
-"""Arrays that stay on the disk: read where they are looked at, and let go of again.
+"""Arrays of ``.npz`` files that stay on the disk: read where looked at, and let go of again.
 
 A million images need not be in memory for a round that draws a few hundred of them.
 """
@@ -6,56 +6,120 @@ A million images need not be in memory for a round that draws a few hundred of t
 from __future__ import annotations
 
 import mmap
+import shutil
+import struct
+import tempfile
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from fedlens.data.npz_images import content_start
-
 MAPPED_FROM = 2**25
-"""Bytes of an array from which on it is mapped; smaller ones are read whole."""
+"""Bytes of an array from which on it is mapped where memory decides; smaller ones are read."""
 _BLOCK = 2**24
+_LOCAL_HEADER = struct.Struct("<26xHH")
+"""Of a zip member: the lengths of its name and of its extra field stand last."""
+PLAUSIBLE, LARGEST_UNLOOKED = 100, 1 << 30
+"""Times and bytes that a member may unfold to without being looked at."""
 
 
-def mapped_member(path: Path, archive: zipfile.ZipFile, name: str) -> NDArray[Any] | None:
-    """A large array of a .npz file as it lies there, read-only; None where it has to be read whole.
+def map_array(path: Path, name: str) -> NDArray[Any]:
+    """The array ``name`` of an archive, memory-mapped and read-only.
 
-    That is where it is small, compressed, of objects, or not in C order. The member's checksum is
-    compared first; the file must not be changed as long as the array is used.
-
-    Args:
-        path: of the archive.
-        archive: the same, open.
-        name: of the member.
+    Its checksum is compared first, so that what was damaged on the disk is refused, and no array
+    of other images is taken for it; the file must not be changed as long as the array is used. A
+    compressed array is first unpacked to a file without a name, which goes with it; use
+    ``numpy.savez``, which does not compress, to do without.
 
     Raises:
-        zipfile.BadZipFile, ValueError, OSError, EOFError: the member is damaged.
+        OSError, ValueError, EOFError, zipfile.BadZipFile: it cannot be read, or is damaged.
         KeyError: there is none of that name.
     """
-    member = archive.getinfo(name)
-    if member.compress_type != zipfile.ZIP_STORED or member.file_size < MAPPED_FROM:
+    with zipfile.ZipFile(path) as archive:
+        member = archive.getinfo(f"{name}.npy")
+        with archive.open(member) as stream:  # at whose end the checksum is compared
+            if member.compress_type == zipfile.ZIP_STORED:
+                while stream.read(_BLOCK):
+                    pass
+                with path.open("rb") as file:
+                    return _mapped(file, _content_start(file, member), member.file_size)
+            with tempfile.TemporaryFile() as whole:
+                shutil.copyfileobj(stream, whole, _BLOCK)
+                return _mapped(whole, 0, member.file_size)
+
+
+def is_mappable(path: Path, name: str) -> bool:
+    """Whether the array ``name`` of an archive is large and lies there uncompressed, in C order.
+
+    Raises:
+        OSError, ValueError, zipfile.BadZipFile: it cannot be read.
+        KeyError: there is none of that name.
+    """
+    with zipfile.ZipFile(path) as archive:
+        member = archive.getinfo(f"{name}.npy")
+        if member.compress_type != zipfile.ZIP_STORED or member.file_size < MAPPED_FROM:
+            return False
+        with archive.open(member) as stream:
+            _, columns_first, kind = _read_header(stream)
+    return not columns_first and not kind.hasobject and kind.itemsize > 0
+
+
+def _content_start(file: IO[bytes], member: zipfile.ZipInfo) -> int:
+    file.seek(member.header_offset)
+    name, extra = _LOCAL_HEADER.unpack(file.read(_LOCAL_HEADER.size))
+    return member.header_offset + _LOCAL_HEADER.size + int(name) + int(extra)
+
+
+def _read_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, whether columns come first, and type of the array that begins here."""
+    version = npy.read_magic(stream)
+    read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+    found: tuple[tuple[int, ...], bool, np.dtype[Any]] = read(stream)
+    return found
+
+
+def _mapped(file: IO[bytes], start: int, size: int) -> NDArray[Any]:
+    file.seek(start)
+    shape, columns_first, kind = _read_header(file)
+    if kind.hasobject:
+        raise ValueError("an array of objects")
+    if file.tell() - start + int(np.prod(shape, dtype=object)) * kind.itemsize != size:
+        raise ValueError("an array that is longer or shorter than its header says")
+    if 0 in shape:
+        return np.zeros(shape, kind)
+    order = "F" if columns_first else "C"
+    return np.memmap(file, kind, "r", offset=file.tell(), shape=shape, order=order)  # type: ignore[call-overload,no-any-return]
+
+
+def packed_problem(path: Path) -> str | None:
+    """Which member of an archive claims to unfold to far more than arrays do; None for none.
+
+    Members up to 1 GiB, and those packed up to a hundred times, are taken as they are. What is no
+    archive is for its reader to say.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = archive.infolist()
+    except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile):
         return None
-    with archive.open(member) as stream:
-        version = npy.read_magic(stream)
-        read = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}.get(version)
-        if read is None:
-            return None
-        shape, fortran, kind = read(stream)
-        header = stream.tell()
-        if fortran or kind.hasobject or not kind.itemsize:
-            return None
-        while stream.read(_BLOCK):
-            pass  # at the end of it the checksum is compared
-    if member.file_size != header + int(np.prod(shape, dtype=object)) * kind.itemsize:
-        raise ValueError(f"{name} is longer or shorter than its header says")
-    with path.open("rb") as file:
-        start = content_start(file, member) + header
-    return np.memmap(path, kind, "r", offset=start, shape=shape)
+    for member in members:
+        if member.file_size > max(LARGEST_UNLOOKED, PLAUSIBLE * member.compress_size):
+            return (
+                f"{member.filename} would unfold from {member.compress_size} to "
+                f"{member.file_size} bytes: write it with numpy.savez, which does not compress"
+            )
+    return None
+
+
+def unread(error: Exception) -> str:
+    """Why NumPy did not read a file; without its advice to load what can run code."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return "no NumPy file, or Python objects in it" if "pickle" in str(error) else str(error)
 
 
 def blocks(array: NDArray[Any]) -> Iterator[memoryview]:

@@ -1,7 +1,8 @@
 """A node's own users in the store or ``.npz`` file that its operator names, read as drawn.
 
-What is opened is the file's table: each record's user and label. Images stay on the disk and are
-read record by record, so that neither memory nor time of a request depends on how many there are.
+What is opened is the file's table: each record's user and label. Images stay on the disk: their
+checksum is compared when the file is opened, and from then on they are read record by record, so
+that neither memory nor time of a request depends on how many there are.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from fedlens.client.node.slices import in_slice, wanted_slice
 from fedlens.client.node.store import STORE, is_store, open_store
 from fedlens.client.users.protocol import ArrayUsers, DataOrigin, LocalUsers, NodeDataError
-from fedlens.data.npz_images import mapped_member, packed_problem
+from fedlens.data.mapped_arrays import map_array, packed_problem
 
 DECLARED, ENROLLED = "declared_", "enrolled_"
 REQUIRED = frozenset({"images", "labels", "users", "classes"})
@@ -119,7 +120,7 @@ def _read_users(path: Path) -> tuple[dict[str, NDArray[Any]], NDArray[np.uint8]]
         with np.load(path, allow_pickle=False) as arrays:
             names = set(arrays.files)
             found = {name: arrays[name] for name in names - {"images"}}
-        images = mapped_member(path, "images") if "images" in names else None
+        images = map_array(path, "images") if "images" in names else None
     except Exception:  # NumPy, zipfile and zlib raise many kinds on damaged files
         raise NodeDataError(f"{path} cannot be read as a NumPy .npz file") from None
     if missing := REQUIRED - names:

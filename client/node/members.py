@@ -14,14 +14,14 @@ from pathlib import Path
 from flwr.app import Context
 
 from fedlens.client.messages import MEMBER_BYTES, Scalar, TrainRequest, roster_digest
-from fedlens.client.users.cache import KeptBeside
+from fedlens.client.users.cache import WeakCache
 from fedlens.client.users.protocol import LocalUsers, NodeDataError
 from fedlens.client.users.seeds import keyed_seed
 
 KEY_FILE = "members-key-file"
 """In a node's own configuration: the file with the federation's key of members."""
 MOST_NODES = 64
-"""Nodes in one process whose users' numbers are kept."""
+"""Nodes in one process whose users' numbers are cached."""
 LEAST_KEY, MOST_KEY = 16, 64
 """Bytes of a key."""
 
@@ -37,10 +37,10 @@ def members_of(users: LocalUsers, node_config: Mapping[str, Scalar]) -> bytes:
     if not named:
         return b""
     key = _read_key(Path(named))
-    known = _KEPT.get(users, key)
+    known = _NUMBERS.get(users, key)
     if known is None:
         known = _numbers(users, key)
-        _KEPT.put(users, key, known)
+        _NUMBERS.put(users, key, known)
     return known
 
 
@@ -55,11 +55,11 @@ def check_members(request: TrainRequest, users: LocalUsers, context: Context) ->
         raise NodeDataError("users came or went since the server asked: it asks again by itself")
 
 
-_KEPT: KeptBeside[bytes] = KeptBeside(MOST_NODES)
+_NUMBERS: WeakCache[bytes] = WeakCache(MOST_NODES)
 
 
 def _numbers(users: LocalUsers, key: bytes) -> bytes:
-    people = getattr(users, "people", None)  # a store's own numbers differ from node to node
+    people = users.people  # a store's own numbers differ from node to node
     ids = (
         users.user_id(position) if people is None else int(people[position])
         for position in range(len(users))

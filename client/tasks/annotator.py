@@ -13,12 +13,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from fedlens.client.messages import TrainRequest
+from fedlens.client.record_sums import DrawnRecords
 from fedlens.client.tasks.protocol import ClientTask
 from fedlens.client.tasks.settings import AnnotatorSettings
-from fedlens.client.update.clipping import Products
+from fedlens.client.update.clipping import Layered
 from fedlens.client.users.feature_cache import FeatureCache, UserRows, rows_of
 from fedlens.client.users.protocol import LocalData, LocalUsers
-from fedlens.client.users.record_batches import DrawnRecords
 from fedlens.client.users.records import CohortData, padded
 from fedlens.models import devices
 from fedlens.models.annotators import Annotator
@@ -83,11 +83,11 @@ class AnnotatorLocalTask(ClientTask):
         return [UserRows(*user) for user in zip(rows, held.labels, held.shares, strict=True)]
 
     @torch.no_grad()
-    def record_rows(self, drawn: DrawnRecords) -> Products:
+    def record_rows(self, drawn: DrawnRecords) -> Layered:
         """Minus each record's gradient with respect to the weight.
 
         That is the outer product of an error of norm at most √2 with a row of norm at most 1.
         """
         weight = self._annotator.weight
         rows, labels = (part.to(weight.device) for part in self._features.drawn(drawn))
-        return Products(errors(rows, labels, weight), rows)
+        return Layered(((errors(rows, labels, weight)[:, :, None], rows[:, None, :]),))

@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 
 from fedlens.client.messages import TrainRequest
+from fedlens.client.record_sums import DrawnRecords
 from fedlens.client.tasks.protocol import ClientTask
 from fedlens.client.tasks.settings import FrozenSettings
 from fedlens.client.update.clipping import Blocks
 from fedlens.client.users.protocol import LocalData, LocalUsers
-from fedlens.client.users.record_batches import DrawnRecords
 from fedlens.client.users.records import padded
 from fedlens.models import devices
 from fedlens.models.features import PatchFeatures
@@ -71,7 +71,5 @@ class FrozenLocalTask(ClientTask):
     def record_rows(self, drawn: DrawnRecords) -> Blocks:
         """Each record's row at its class."""
         data = drawn.read()
-        count = len(data.labels)
         rows = self.rows(data.images, data.labels)
-        owners, places = (part.to(rows.device) for part in (torch.arange(count), data.labels))
-        return Blocks(rows, owners, places, count, self._users.classes)
+        return Blocks(rows, data.labels.to(rows.device), self._users.classes)

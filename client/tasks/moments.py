@@ -14,7 +14,7 @@ from torch import Tensor
 from fedlens.client.messages import TrainRequest, Vector
 from fedlens.client.tasks.protocol import ClientTask
 from fedlens.client.tasks.settings import MomentsSettings
-from fedlens.client.users.protocol import LocalData, LocalUsers, NodeDataError, sensitive_of
+from fedlens.client.users.protocol import LocalData, LocalUsers, NodeDataError
 from fedlens.client.users.records import padded
 from fedlens.models import devices
 from fedlens.privatizers.networks.spectral import LowFrequencies
@@ -37,7 +37,7 @@ class MomentsLocalTask(ClientTask):
 
     def __init__(self, users: LocalUsers, request: TrainRequest) -> None:
         settings = MomentsSettings.model_validate(request.settings)
-        name, values = sensitive_of(users)
+        name, values = users.sensitive_attribute, users.sensitive_classes
         if name != settings.sensitive_attribute or values < 2:
             wanted = settings.sensitive_attribute
             raise NodeDataError(f"the run hides {wanted!r}, this node has {name!r}")

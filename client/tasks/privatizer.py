@@ -22,7 +22,7 @@ from torch.nn import functional as F
 from fedlens.client.messages import TrainRequest
 from fedlens.client.tasks.protocol import ClientTask
 from fedlens.client.tasks.settings import PrivatizerSettings
-from fedlens.client.users.protocol import LocalData, LocalUsers, NodeDataError, sensitive_of
+from fedlens.client.users.protocol import LocalData, LocalUsers, NodeDataError
 from fedlens.client.users.records import PaddedRecords, padded, shuffled
 from fedlens.models import devices
 from fedlens.models.vectors import load_vector
@@ -41,7 +41,7 @@ class PrivatizerLocalTask(ClientTask):
             NodeDataError: the users do not hold the sensitive attribute that is to be hidden.
         """
         settings = PrivatizerSettings.model_validate(request.settings)
-        name, classes = sensitive_of(users)
+        name, classes = users.sensitive_attribute, users.sensitive_classes
         if name != settings.sensitive_attribute or classes < 2:
             wanted = settings.sensitive_attribute
             raise NodeDataError(f"the run hides {wanted!r}, this node has {name!r}")
@@ -49,7 +49,7 @@ class PrivatizerLocalTask(ClientTask):
         self._users, self._records = users, request.records_per_user
         self._design = design(plain, users.shape, users.classes, classes)
         self._bounds = self._design.bounds(request.mechanism.clipping_norm)
-        self._batch, self._chooses = settings.batch, settings.consenting > 0
+        self._batch, self._some_hide = settings.batch, settings.consenting > 0
         self._device = devices.best_device()
         self._load(request)
         public = torch.from_numpy(request.weights["public"].copy()).to(self._device)
@@ -76,7 +76,7 @@ class PrivatizerLocalTask(ClientTask):
         return torch.where(known[:, None].to(self._device), rows, 0.0)
 
     def _draw(self, held: PaddedRecords, user: int, seed: int) -> tuple[Tensor, ...]:
-        """One user's batch: images, utility, sensitive, choice [b, 1] and the filter's noise."""
+        """One user's batch: images, utility, sensitive, hides [b, 1] and the filter's noise."""
         count = int(held.present[user].sum())
         source = np.random.default_rng(seed)
         picked = torch.from_numpy(shuffled(count, self._batch, self._records, source))
@@ -86,16 +86,16 @@ class PrivatizerLocalTask(ClientTask):
             held.images[user, picked],
             held.labels[user, picked],
             held.sensitive[user, picked],
-            held.choice[user, picked] if self._chooses else torch.ones(self._batch, 1),
+            held.hides[user, picked] if self._some_hide else torch.ones(self._batch, 1),
             noise,
         )
 
     def _rows(self, batches: Sequence[Tensor]) -> Tensor:
         slopes, scalars = vmap(self._slopes)(*batches)
-        hidden = batches[3]
-        shares = (F.one_hot(batches[2], self._design.sensitive_classes) * hidden).mean(1)
+        hides = batches[3]
+        shares = (F.one_hot(batches[2], self._design.sensitive_classes) * hides).mean(1)
         blocks = {
-            SCALARS: self._told(scalars, hidden.amax((1, 2))),
+            SCALARS: self._told(scalars, hides.amax((1, 2))),
             SHARES: shares * self._bounds[SHARES],
             **{name: -slope for name, slope in slopes.items()},
         }
@@ -112,8 +112,8 @@ class PrivatizerLocalTask(ClientTask):
 
     def _slopes(self, *batch: Tensor) -> tuple[dict[str, Tensor], Tensor]:
         """Flat gradients by network and the scalars, of one user's batch."""
-        images, utility, sensitive, choice, noise = batch
-        records = Batch(images, utility, sensitive, choice=choice if self._chooses else None)
+        images, utility, sensitive, hides, noise = batch
+        records = Batch(images, utility, sensitive, choice=hides if self._some_hide else None)
 
         def loss(weights: Mapping[str, Weights]) -> tuple[Tensor, Any]:
             step = self._method.local_step(weights, records, noise, self._shared)

@@ -9,9 +9,9 @@ from pydantic import BaseModel
 from torch import Tensor
 
 from fedlens.client.messages import STRICT, TrainRequest
-from fedlens.client.update.clipping import Blocks, Updates
+from fedlens.client.record_sums import DrawnRecords
+from fedlens.client.update.clipping import Updates
 from fedlens.client.users.protocol import LocalData, LocalUsers, NodeDataError
-from fedlens.client.users.record_batches import DrawnRecords
 
 
 class TaskSettings(BaseModel):
@@ -33,7 +33,7 @@ class ClientTask(ABC):
     """Record mode: whether nodes take several noised steps a round, by `take_step`."""
 
     @abstractmethod
-    def updates(self, cohort: Sequence[LocalData], seeds: Sequence[int]) -> Tensor | Blocks:
+    def updates(self, cohort: Sequence[LocalData], seeds: Sequence[int]) -> Tensor | Updates:
         """User mode: each user's *unclipped* update, a row each, shape [len(cohort), P].
 
         A row depends on its own user's records, its seed and public state only. It is called with
@@ -42,7 +42,7 @@ class ClientTask(ABC):
         (`fedlens.client.users.records.padded` helps), for time tells others of it.
         """
 
-    def record_rows(self, drawn: DrawnRecords) -> Updates:
+    def record_rows(self, drawn: DrawnRecords) -> Tensor | Updates:
         """Record mode: the *unclipped* contributions of drawn records, at most one each, [n, P].
 
         That of a record depends on that record and public state only; no record at all gives no

@@ -21,10 +21,12 @@ from torch import Tensor
 from torch.func import functional_call, grad, vmap
 
 from fedlens.client.messages import TrainRequest
+from fedlens.client.record_sums import DrawnRecords
 from fedlens.client.tasks.engines import engine_of
 from fedlens.client.tasks.engines.batches import LocalBatches
 from fedlens.client.tasks.engines.columns import IN_FLIGHT_GPU
 from fedlens.client.tasks.protocol import ClientTask
+from fedlens.client.tasks.record_steps import RecordSteps
 from fedlens.client.tasks.settings import WganSettings
 from fedlens.client.tasks.wgan_networks import (
     FAKES_PER_CLASS,
@@ -33,10 +35,8 @@ from fedlens.client.tasks.wgan_networks import (
     draw_fakes,
     load_networks,
 )
-from fedlens.client.tasks.wgan_records import RecordSteps
 from fedlens.client.update.clipping import Layered
 from fedlens.client.users.protocol import LocalData, LocalUsers
-from fedlens.client.users.record_batches import DrawnRecords
 from fedlens.client.users.records import PaddedRecords, padded, shuffled
 from fedlens.models import devices
 from fedlens.models.limits import weight_limits
@@ -66,7 +66,7 @@ class WganLocalTask(ClientTask):
 
     @cached_property
     def _record_steps(self) -> RecordSteps:
-        return RecordSteps(self._users, self._request)
+        return record_steps(self._users, self._request)
 
     def record_rows(self, drawn: DrawnRecords) -> Layered:
         """Records' gradients of the critic as it is after the steps taken so far."""
@@ -74,11 +74,36 @@ class WganLocalTask(ClientTask):
 
     def take_step(self, release: Tensor) -> None:
         """A local step along a noised mean gradient."""
-        self._record_steps.take(release)
+        self._record_steps.take_step(release)
 
     def change(self) -> Tensor:
         """How far the steps took the critic, float64 [P]."""
         return self._record_steps.change()
+
+
+def record_steps(users: LocalUsers, request: TrainRequest) -> RecordSteps:
+    """Record mode's steps of the critic as the request carries it.
+
+    A record's gradient is that of the loss on the record itself, against generated images of its
+    class: the latter are public, and inside the clip they cancel what all records have in common,
+    which would otherwise fill it.
+    """
+    settings = WganSettings.model_validate(request.settings)
+    critic, generator = load_networks(users, request)
+    losses = LOSSES[settings.loss]
+
+    def against(step: int) -> Tensor:
+        fakes = draw_fakes(generator, FAKES_PER_CLASS, request.seed + step)
+        return class_slopes(critic, fakes, losses)
+
+    return RecordSteps(
+        critic,
+        users,
+        losses.real,
+        settings.local_rate,
+        limits=weight_limits(critic, settings.weight_limit),
+        public=against,
+    )
 
 
 class UserSteps:
@@ -125,7 +150,8 @@ class UserSteps:
         """The flat gradient of the loss on one user's real images [batch, ...]."""
 
         def loss(weights: Parameters) -> Tensor:
-            return self._losses.real(functional_call(self._critic, weights, (real, labels)))
+            scores = functional_call(self._critic, weights, (real, labels))
+            return self._losses.real(scores).mean()
 
         return torch.cat([part.reshape(-1) for part in grad(loss)(self._start).values()])
 

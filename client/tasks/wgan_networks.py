@@ -23,7 +23,7 @@ FAKES_PER_CLASS = 25
 
 @dataclass(frozen=True)
 class CriticLoss:
-    """What a critic minimises: a part on scores of real images, and one on those of generated ones.
+    """What a critic minimises the mean of: an image's loss by its score, real and generated.
 
     Only the former is private.
     """
@@ -33,8 +33,8 @@ class CriticLoss:
 
 
 LOSSES = {
-    "wasserstein": CriticLoss(lambda real: -real.mean(), lambda fake: fake.mean()),
-    "hinge": CriticLoss(lambda real: F.relu(1 - real).mean(), lambda fake: F.relu(1 + fake).mean()),
+    "wasserstein": CriticLoss(torch.neg, lambda fake: fake),
+    "hinge": CriticLoss(lambda real: F.relu(1 - real), lambda fake: F.relu(1 + fake)),
 }
 
 
@@ -74,6 +74,6 @@ def class_slopes(critic: WganCritic, fakes: Tensor, loss: CriticLoss) -> Tensor:
     rows = []
     for label, images in enumerate(fakes):
         scores = critic(images, torch.full((len(images),), label, device=images.device))
-        slopes = torch.autograd.grad(loss.fake(scores), list(critic.parameters()))
+        slopes = torch.autograd.grad(loss.fake(scores).mean(), list(critic.parameters()))
         rows.append(torch.cat([slope.reshape(-1) for slope in slopes]))
     return torch.stack(rows)

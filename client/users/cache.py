@@ -1,4 +1,4 @@
-"""What is made of an object and kept beside it: one value an object, gone when the object is."""
+"""What is made of an object and cached beside it: one value an object, gone when the object is."""
 
 from __future__ import annotations
 
@@ -8,33 +8,45 @@ from typing import Generic, TypeVar
 Value = TypeVar("Value")
 
 
-class KeptBeside(Generic[Value]):
+class WeakCache(Generic[Value]):
     """Values by the object that they were made of (the object itself, not what it equals).
 
     Values must not hold their object strongly, or neither ever goes.
     """
 
     def __init__(self, most: int) -> None:
-        """Keep the values of at most ``most`` objects; the oldest go first."""
+        """Cache values of ``most`` in all, by the sizes that are said; the oldest go first."""
         self._most = most
-        self._kept: dict[int, tuple[weakref.ref[object], object, Value]] = {}
+        self._entries: dict[int, tuple[weakref.ref[object], object, Value, int]] = {}
+
+    def __len__(self) -> int:
+        """How many objects have a value here."""
+        return len(self._entries)
+
+    @property
+    def room(self) -> int:
+        """What is left before others must go."""
+        return self._most - sum(size for *_, size in self._entries.values())
 
     def get(self, owner: object, asked: object) -> Value | None:
-        """What was kept for ``owner`` if it is what is ``asked`` for."""
-        known = self._kept.get(id(owner))
+        """What was made of ``owner`` if it is what is ``asked`` for."""
+        known = self._entries.get(id(owner))
         if known is None or known[0]() is not owner or known[1] != asked:
             return None
         return known[2]
 
-    def put(self, owner: object, asked: object, value: Value) -> None:
-        """Keep a value in place of the one before."""
+    def put(self, owner: object, asked: object, value: Value, size: int = 1) -> None:
+        """Cache a value in place of the one before."""
         key = id(owner)
-        self._kept.pop(key, None)
-        for oldest in list(self._kept)[: max(0, len(self._kept) - self._most + 1)]:
-            self._kept.pop(oldest, None)
-        gone = weakref.ref(owner, lambda _: self._kept.pop(key, None))
-        self._kept[key] = (gone, asked, value)
+        self._entries.pop(key, None)
+        while self._entries and self.room < size:
+            self._entries.pop(next(iter(self._entries)))
+        gone = weakref.ref(owner, lambda _: self._entries.pop(key, None))
+        self._entries[key] = (gone, asked, value, size)
 
-    def clear(self) -> None:
-        """Forget all."""
-        self._kept.clear()
+    def clear(self, owner: object | None = None) -> None:
+        """Forget what was made of ``owner``, or of all."""
+        if owner is None:
+            self._entries.clear()
+        else:
+            self._entries.pop(id(owner), None)

@@ -1,28 +1,27 @@
-"""An annotator's rows of a node's records, kept between rounds: only its weight changes in them.
+"""An annotator's rows of a node's records, cached between rounds: only its weight changes in them.
 
-Rows are kept for one frame of a `LocalUsers` object at a time. The object itself, not what it
-equals, is the key, and what is kept goes when the object goes: rows of one configuration or data
+Rows are cached for one frame of a `LocalUsers` object at a time: those of one configuration or data
 set never answer for another.
 """
 
 from __future__ import annotations
 
-import weakref
 from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from fedlens.client.record_sums import DrawnRecords, NodeRecords
+from fedlens.client.users.cache import WeakCache
 from fedlens.client.users.protocol import LocalUsers
-from fedlens.client.users.record_batches import DrawnRecords, NodeRecords
 from fedlens.client.users.records import NO_USER, CohortData, padded
 from fedlens.models.annotators import Annotator
 
 GROUP = 128
-"""Neighbouring records of a node, in record mode, whose rows are made and kept together."""
-MOST_KEPT = 2**28
-"""Values (1 GiB) that all nodes of a process keep together; what is beyond is made anew."""
+"""Neighbouring records of a node, in record mode, whose rows are made and cached together."""
+MOST_CACHED = 2**28
+"""Values (1 GiB) that all nodes of a process cache together; what is beyond is made anew."""
 
 
 @dataclass(frozen=True)
@@ -50,22 +49,23 @@ class RowGroup:
 
 
 @dataclass
-class _Kept:
-    owner: weakref.ref[LocalUsers]
-    frame: tuple[str, int]
+class CachedRows:
+    """What is cached of one node's users."""
+
     room: int
+    """Values that there is room for: all, or 0."""
     users: dict[int, UserRows] = field(default_factory=dict)
     groups: dict[int, RowGroup] = field(default_factory=dict)
 
 
-_KEPT: dict[int, _Kept] = {}
+ROWS: WeakCache[CachedRows] = WeakCache(MOST_CACHED)
 
 
 class FeatureCache:
     """The records of a node's users as rows of an annotator with a given frame.
 
     User mode: a user's rows are made of that user's records alone, in one shape, so no other user
-    changes a bit of them. They are made for all users at once where there is room to keep them, and
+    changes a bit of them. They are made for all users at once where there is room for them, and
     for those asked for, each time, where there is none: neither depends on what users hold or on
     who was asked for before.
     """
@@ -76,14 +76,14 @@ class FeatureCache:
         self._width = annotator.components + 1
         self._node = NodeRecords(users) if not records else None
         count = len(users) * records if self._node is None else len(self._node)
-        self._kept = _kept(users, (annotator.frame_digest(), records), count * self._width)
+        self._cached = _cached(users, (annotator.frame_digest(), records), count * self._width)
 
     def cohort(self, cohort: CohortData) -> list[UserRows]:
         """The rows of some users; absent ones have no record."""
-        if self._kept.room and not self._kept.users:
+        if self._cached.room and not self._cached.users:
             everybody = (*range(len(self._users)), NO_USER)
-            self._kept.users |= {place: self._made(place) for place in everybody}
-        known = self._kept.users
+            self._cached.users |= {place: self._made(place) for place in everybody}
+        known = self._cached.users
         places = zip(cohort.positions, cohort.decoys, strict=True)
         return [known[p] if known else self._made(p, decoy) for p, decoy in places]
 
@@ -93,7 +93,7 @@ class FeatureCache:
 
     def drawn(self, drawn: DrawnRecords) -> tuple[Tensor, Tensor]:
         """Record mode: rows float32 [n, components + 1] and labels of the sound ones among some."""
-        if not self._kept.room:
+        if not self._cached.room:
             data = drawn.read()
             return rows_of(self._annotator, data.images), data.labels
         found = [self._group(number, drawn.node) for number in np.unique(drawn.places // GROUP)]
@@ -107,13 +107,13 @@ class FeatureCache:
         )
 
     def _group(self, number: int, node: NodeRecords) -> RowGroup:
-        known = self._kept.groups.get(number)
+        known = self._cached.groups.get(number)
         if known is None:
             places = np.arange(number * GROUP, min((number + 1) * GROUP, len(node)))
             data, sound = node.read(places)
             rows = rows_of(self._annotator, data.images)
             known = RowGroup(rows, data.labels, torch.from_numpy(places)[sound])
-            self._kept.groups[number] = known
+            self._cached.groups[number] = known
         return known
 
 
@@ -137,18 +137,15 @@ def rows_of(annotator: Annotator, images: Tensor) -> Tensor:
     return torch.cat([annotator.rows(p.to(device)).cpu() for p in torch.split(images, GROUP)])
 
 
-def _kept(users: LocalUsers, frame: tuple[str, int], values: int) -> _Kept:
-    """What is kept for a `LocalUsers` object; rows of another frame are forgotten.
+def _cached(users: LocalUsers, frame: tuple[str, int], values: int) -> CachedRows:
+    """What is cached for a `LocalUsers` object; rows of another frame are forgotten.
 
-    Room is set aside for all values at once or not at all, so that whether rows are kept does not
+    Room is set aside for all values at once or not at all, so that whether rows are cached does not
     depend on who was asked for.
     """
-    key = id(users)
-    known = _KEPT.get(key)
-    if known is not None and known.owner() is users and known.frame == frame:
-        return known
-    _KEPT.pop(key, None)
-    taken = sum(kept.room for kept in _KEPT.values())
-    owner = weakref.ref(users, lambda _: _KEPT.pop(key, None))
-    _KEPT[key] = _Kept(owner, frame, values if taken + values <= MOST_KEPT else 0)
-    return _KEPT[key]
+    known = ROWS.get(users, frame)
+    if known is None:
+        ROWS.clear(users)
+        known = CachedRows(values if values <= ROWS.room else 0)
+        ROWS.put(users, frame, known, known.room)
+    return known

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -30,13 +30,28 @@ class LocalData:
     sensitive: Tensor | None = None
     """int64 [n] in [0, sensitive classes): what the user wants hidden, where the node knows of
     it."""
-    choice: Tensor | None = None
+    hides: Tensor | None = None
     """float32 [n, 1]: 1 where the user wants it hidden; None where all do."""
 
 
-@runtime_checkable
+@dataclass(frozen=True)
+class DataOrigin:
+    """Where a node's data are from, as the node itself says it."""
+
+    own: bool = False
+    """Whether they are the node's own, and no simulation's."""
+    federation: str = ""
+    """Name of the federation under whose contract they were prepared; empty for none."""
+    contract: str = ""
+    """SHA-256 (hex) of that contract; empty for none."""
+
+
 class LocalUsers(Protocol):
-    """The users that a node hosts."""
+    """The users that a node hosts, and all that is ever asked of them: none of it has a default.
+
+    Whether data are a simulation's, what is to be hidden and who is left out follow from what is
+    said here, so users that do not say it are refused: `check_users`.
+    """
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -49,6 +64,26 @@ class LocalUsers(Protocol):
     @property
     def partition(self) -> int:
         """The node's position among the nodes."""
+
+    @property
+    def sensitive_attribute(self) -> str:
+        """Name of the attribute that users may want hidden; empty where the node knows of none."""
+
+    @property
+    def sensitive_classes(self) -> int:
+        """Its number of classes; 0 where there is none."""
+
+    @property
+    def slice(self) -> str:
+        """The slice that these are the users of, ``attribute=value``; empty for all users."""
+
+    @property
+    def people(self) -> NDArray[np.int64] | None:
+        """[users], each user's number that is the same at each node; None: `user_id` is."""
+
+    @property
+    def origin(self) -> DataOrigin:
+        """Where the data are from."""
 
     def __len__(self) -> int:
         """Number of users enrolled on the node."""
@@ -73,41 +108,27 @@ class LocalUsers(Protocol):
         """
 
 
-def sensitive_of(users: LocalUsers) -> tuple[str, int]:
-    """Name and number of classes of the users' sensitive attribute; ("", 0) for none."""
-    return str(getattr(users, "sensitive_attribute", "")), int(
-        getattr(users, "sensitive_classes", 0)
-    )
-
-
-def slice_of(users: LocalUsers) -> str:
-    """The slice that a node's users are those of; an empty text for all users."""
-    return str(getattr(users, "slice", ""))
-
-
-@dataclass(frozen=True)
-class DataOrigin:
-    """Where a node's data are from, as the node itself says it."""
-
-    own: bool = False
-    """Whether they are the node's own, and no simulation's."""
-    federation: str = ""
-    """Name of the federation under whose contract they were prepared; empty for none."""
-    contract: str = ""
-    """SHA-256 (hex) of that contract; empty for none."""
-
-
-def origin_of(users: LocalUsers) -> DataOrigin:
-    """Where a node's data are from; a simulation where they do not say."""
-    found = getattr(users, "origin", None)
-    return found if isinstance(found, DataOrigin) else DataOrigin()
-
-
 class NodeDataError(FedlensError, ValueError):
     """A node's data file cannot be used.
 
     Names the file and its arrays, nothing in them, so that the node may log it for its operator.
     """
+
+
+def check_users(users: LocalUsers) -> LocalUsers:
+    """The users, if they say all that `LocalUsers` asks.
+
+    Raises:
+        NodeDataError: they lack something; names it.
+    """
+    asked = (name for name in vars(LocalUsers) if not name.startswith("_"))
+    if lacking := [name for name in (*asked, "__len__") if not hasattr(users, name)]:
+        raise NodeDataError(
+            f"{type(users).__name__} lacks {', '.join(sorted(lacking))}: users must say all that "
+            "fedlens.client.users.protocol.LocalUsers asks, as each of it decides what a node
+            protects"
+        )
+    return users
 
 
 OpenUsers = Callable[[Context], LocalUsers]
@@ -118,7 +139,7 @@ OpenUsers = Callable[[Context], LocalUsers]
 class ArrayUsers:
     """Users over arrays in memory (or memory-mapped), in compressed sparse row order.
 
-    Two of them are equal only if they are the same object, which what is kept between rounds goes
+    Two of them are equal only if they are the same object, which what is cached between rounds goes
     by: the arrays must not change.
     """
 
@@ -168,12 +189,12 @@ class ArrayUsers:
         records = own if rows is None else own[rows]
         labels = torch.from_numpy(self.labels[records].astype(np.int64))
         sensitive = None if self.sensitive is None else torch.from_numpy(self.sensitive[records])
-        choice = None
+        hides = None
         if self.hides is not None:
-            choice = torch.full((len(records), 1), float(self.hides[position]))
+            hides = torch.full((len(records), 1), float(self.hides[position]))
         images = from_pixels(self.images[records])
         let_go(self.images)
-        return LocalData(images, labels, sensitive, choice)
+        return LocalData(images, labels, sensitive, hides)
 
 
 def is_simulated(context: Context) -> bool:

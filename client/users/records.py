@@ -10,8 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedlens.client.users.protocol import LocalData, LocalUsers, Rows, sensitive_of
-from fedlens.client.users.seeds import keyed_seed
+from fedlens.client.users.protocol import LocalData, LocalUsers, Rows
 
 NO_USER = -1
 """In a user's place where there is none: what fills the last chunk, and holds no record."""
@@ -53,19 +52,19 @@ def _sound(users: LocalUsers, data: LocalData, asked: int | None) -> tuple[Local
     if sensitive is not None:
         if sensitive.shape != data.labels.shape:
             return no_records(users), torch.zeros(0, dtype=torch.int64)
-        fits &= (sensitive >= 0) & (sensitive < sensitive_of(users)[1])
+        fits &= (sensitive >= 0) & (sensitive < users.sensitive_classes)
         sensitive = sensitive[fits]
-    sound = LocalData(data.images[fits], data.labels[fits], sensitive, _choice(data.choice, fits))
+    sound = LocalData(data.images[fits], data.labels[fits], sensitive, _hiding(data.hides, fits))
     return sound, fits.nonzero()[:, 0]
 
 
-def _choice(choice: Tensor | None, fits: Tensor) -> Tensor | None:
+def _hiding(hides: Tensor | None, fits: Tensor) -> Tensor | None:
     """Bits of the records that fit, float32 [n, 1]; what is no bit hides the sensitive value."""
-    if choice is None:
+    if hides is None:
         return None
-    if choice.shape != (len(fits), 1):
+    if hides.shape != (len(fits), 1):
         return torch.ones(int(fits.sum()), 1)
-    return (choice != 0).float()[fits]
+    return (hides != 0).float()[fits]
 
 
 class CohortData(Sequence[LocalData]):
@@ -113,33 +112,6 @@ class CohortData(Sequence[LocalData]):
         sound_records(self._users, decoy).images.clone()
 
 
-class UserSeeds(Sequence[int]):
-    """A seed for each user's batches of a round; it depends on no other user."""
-
-    def __init__(
-        self, users: LocalUsers, key: bytes, round_number: int, positions: Sequence[int]
-    ) -> None:
-        """Seeds by the users' own ids under the run's key."""
-        self._users, self._key, self._round = users, key, round_number
-        self._positions = tuple(positions)
-
-    def __len__(self) -> int:
-        """How many users."""
-        return len(self._positions)
-
-    @overload
-    def __getitem__(self, index: int) -> int: ...
-    @overload
-    def __getitem__(self, index: slice) -> UserSeeds: ...
-    def __getitem__(self, index: int | slice) -> int | UserSeeds:
-        """The seed of one of them."""
-        if isinstance(index, slice):
-            return UserSeeds(self._users, self._key, self._round, self._positions[index])
-        position = self._positions[index]
-        own = 0 if position == NO_USER else self._users.user_id(position)
-        return keyed_seed(self._key, "batches", self._round, own)
-
-
 @dataclass(frozen=True)
 class PaddedRecords:
     """Users' records in one shape, so that the work for a user is the same whatever they hold."""
@@ -152,8 +124,8 @@ class PaddedRecords:
     """bool [users, records]: whether there is a record; those of a user come first."""
     sensitive: Tensor
     """int64 [users, records]; zeros where none is known."""
-    choice: Tensor
-    """float32 [users, records, 1]; 1 where the user chose nothing."""
+    hides: Tensor
+    """float32 [users, records, 1]: 1 where the user wants the sensitive value hidden."""
 
     @property
     def shares(self) -> Tensor:
@@ -167,16 +139,16 @@ def padded(cohort: Sequence[LocalData], records: int, users: LocalUsers) -> Padd
     count = len(cohort)
     images = torch.zeros(count, records, *users.shape)
     labels, sensitive = (torch.zeros(count, records, dtype=torch.int64) for _ in range(2))
-    present, choice = torch.zeros(count, records, dtype=torch.bool), torch.ones(count, records, 1)
+    present, hides = torch.zeros(count, records, dtype=torch.bool), torch.ones(count, records, 1)
     for row, data in enumerate(cohort):
         held = min(len(data.labels), records)
         images[row, :held], labels[row, :held] = data.images[:held], data.labels[:held]
         present[row, :held] = True
         if data.sensitive is not None:
             sensitive[row, :held] = data.sensitive[:held]
-        if data.choice is not None:
-            choice[row, :held] = data.choice[:held]
-    return PaddedRecords(images, labels, present, sensitive, choice)
+        if data.hides is not None:
+            hides[row, :held] = data.hides[:held]
+    return PaddedRecords(images, labels, present, sensitive, hides)
 
 
 def shuffled(held: int, wanted: int, most: int, source: np.random.Generator) -> Rows:

@@ -11,7 +11,7 @@ import numpy as np
 from fedlens.data.attributes.household_model import simulate_households
 from fedlens.data.attributes.load_days import HOURS, LoadDays, split_households
 from fedlens.data.attributes.places import find_file
-from fedlens.data.npz_images import unread
+from fedlens.data.mapped_arrays import unread
 from fedlens.data.spec import PrivateSource
 from fedlens.privatizers.private_data import PrivateDataError, Split
 

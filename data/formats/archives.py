@@ -22,7 +22,7 @@ from fedlens.data.formats.records import (
     reason,
 )
 from fedlens.data.labelled.arrays import names_of, pictures_of
-from fedlens.data.npz_images import mapped_member
+from fedlens.data.mapped_arrays import map_array
 
 IMAGES = "images"
 SINGULAR = {"labels": "label", "users": "user", "user_ids": "user"}
@@ -87,7 +87,7 @@ def _columns(
 
 def _mapped(path: Path, name: str) -> NDArray[Any]:
     try:
-        return mapped_member(path, name)
+        return map_array(path, name)
     except (OSError, ValueError, EOFError, KeyError, RuntimeError, OverflowError, zlib.error,
             zipfile.BadZipFile, SyntaxError, TypeError) as error:  # fmt: skip
         raise SourceError(

@@ -16,7 +16,7 @@ from fedlens.data.attributes.options import Options, parse_options
 from fedlens.data.labelled.labels import OwnRecords, dealt
 from fedlens.data.labelled.pictures import check_side, resizing_note, squared, usual_side
 from fedlens.data.labelled.series import as_series
-from fedlens.data.npz_images import unread
+from fedlens.data.mapped_arrays import unread
 from fedlens.data.spec import PrivateSource
 from fedlens.models.pixels import from_pixels
 from fedlens.privatizers.private_data import PrivateDataError, Split

@@ -40,7 +40,7 @@ from fedlens.data.labelled.pictures import (
 from fedlens.data.labelled.series import DEFAULTS, read_series, step_columns
 from fedlens.data.labelled.tables import SUFFIXES as TABLES
 from fedlens.data.labelled.tables import TextTable, read_table
-from fedlens.data.npz_images import unread
+from fedlens.data.mapped_arrays import unread
 from fedlens.foundation.errors import WrongUse
 from fedlens.foundation.files import make_folder_durably, write_durably
 from fedlens.privatizers.private_data import PrivateDataError

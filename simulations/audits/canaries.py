@@ -1,15 +1,13 @@
 """Canary users: made-up people whose update is a random direction, far longer than the clip.
 
 Their updates leave the task's own class as those of real users do: it computes them from made-up
-records, in whatever container it has, and the canary's values are put in the place of its own, in
-the same blocks. From there on clip, sum, checks, noise and denominator are those of a run. Nothing
-else is theirs.
+records, and the canary's values are put in the place of its own. From there on clip, sum, checks,
+noise and denominator are those of a run. Nothing else is theirs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import torch
@@ -19,7 +17,7 @@ from torch import Tensor
 from fedlens.client.messages import TrainRequest
 from fedlens.client.tasks import CLIENT_TASKS
 from fedlens.client.tasks.protocol import ClientTask, ClientTaskFactory
-from fedlens.client.update.clipping import Blocks
+from fedlens.client.update.clipping import Updates, rows_of_updates
 from fedlens.client.users.protocol import LocalData, LocalUsers
 from fedlens.simulations.audits.made_up import (
     MadeUpUsers,
@@ -56,28 +54,23 @@ class CanaryTask(ClientTask):
         self._real, self._raw = real, raw
         self.chunk = real.chunk
 
-    def updates(self, cohort: Sequence[LocalData], seeds: Sequence[int]) -> Tensor | Blocks:
+    def updates(self, cohort: Sequence[LocalData], seeds: Sequence[int]) -> Tensor:
         """What the real class makes of the records, with the canaries' values in it."""
         return with_values(
             self._real.updates(cohort, seeds), [owner_of(data) for data in cohort], self._raw
         )
 
 
-def with_values(found: Tensor | Blocks, owners: Sequence[int], raw: Tensor) -> Tensor | Blocks:
-    """A container of updates with the values of ``raw`` where it has values at all.
+def with_values(found: Tensor | Updates, owners: Sequence[int], raw: Tensor) -> Tensor:
+    """Updates as rows, with the values of ``raw`` in place of those that have an owner there.
 
     Args:
         found: updates, a row an owner.
         owners: whose, as rows of ``raw``; -1 keeps a row as it is.
         raw: float32 [m, P].
     """
-    named = torch.tensor(list(owners))
-    if isinstance(found, Blocks):
-        whole = raw.view(len(raw), found.slots, -1)
-        values = whole[named[found.owners], found.places]
-        known = (named[found.owners] >= 0)[:, None]
-        return replace(found, values=torch.where(known, values.to(found.values), found.values))
-    return torch.where((named >= 0)[:, None], raw[named].to(found), found)
+    named, rows = torch.tensor(list(owners)), rows_of_updates(found)
+    return torch.where((named >= 0)[:, None], raw[named].to(rows), rows)
 
 
 def answering(kind: str, raw: Tensor) -> ClientTaskFactory:
@@ -111,21 +104,8 @@ class Canaries:
         self._labels = made_up_labels(self.count, RECORDS, self._classes, source)
         directions = source.standard_normal((self.count, size), dtype=np.float32)
         self.raw = torch.from_numpy(directions)
-        self.raw *= self._reached()
         length = norm * audited.schedule.event.clipping_norm
         self.raw *= length / self.raw.norm(dim=1, keepdim=True).clamp_min(1e-30)
-
-    def _reached(self) -> Tensor:
-        """Where each canary's update can have values, bool [m, P]: told before any coin is."""
-        marked = torch.zeros(self.raw.shape, dtype=torch.bool)
-        always = self._audited.with_mechanism(sampling_rate=1.0)
-        real = CLIENT_TASKS[always.schedule.task.settings.kind]
-        everybody = self._hosts(torch.ones(self.count, dtype=torch.bool), 1)
-        stage = AuditStage(
-            always, everybody, lambda users, asked: _Marking(real(users, asked), marked)
-        )
-        stage.released(always.schedule.task.first)
-        return marked
 
     def _hosts(self, holds: Tensor, nodes: int) -> list[MadeUpUsers]:
         sensitive = self._audited.sensitive
@@ -155,21 +135,3 @@ class Canaries:
         rows: Floats = self.raw.double().numpy()
         units: Floats = rows / np.linalg.norm(rows, axis=1, keepdims=True)
         return units
-
-
-class _Marking(ClientTask):
-    """A task's own class, noting which values of its updates there are at all."""
-
-    def __init__(self, real: ClientTask, marked: Tensor) -> None:
-        self._real, self._marked = real, marked
-        self.chunk = real.chunk
-
-    def updates(self, cohort: Sequence[LocalData], seeds: Sequence[int]) -> Tensor | Blocks:
-        """The real updates; their places are noted."""
-        found = self._real.updates(cohort, seeds)
-        ones = torch.ones(len(cohort), self._marked.shape[1])
-        filled = with_values(found, list(range(len(cohort))), ones)
-        dense = filled.dense() if isinstance(filled, Blocks) else filled
-        for row, data in zip(dense, cohort, strict=True):
-            self._marked[owner_of(data)] = row != 0
-        return found

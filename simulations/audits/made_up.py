@@ -6,7 +6,7 @@ that it was made of, however tasks batch them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from fedlens.client.users.protocol import LocalData, Rows
+from fedlens.client.users.protocol import DataOrigin, LocalData, Rows
 
 MOST_OWNERS = 2**16
 """Numbers that a pixel in [-1, 1] can carry exactly in float32."""
@@ -36,6 +36,9 @@ class MadeUpUsers:
     sensitive_attribute: str = ""
     """What the run hides, where it does: made-up users claim to know it, as its users do."""
     sensitive_classes: int = 2
+    slice: str = ""
+    people: None = None
+    origin: DataOrigin = field(default_factory=DataOrigin)
 
     @property
     def shape(self) -> tuple[int, int, int]:

@@ -76,11 +76,11 @@ class FaultyUsers(ArrayUsers):
         state = np.random.SeedSequence([self.seed, _HOW, self.user_id(position) % 2**64])
         setting = fault.setting(self.classes, int(state.generate_state(1, np.uint32)[0]))
         images, labels = fault.fault.applied(own.images, own.labels, setting)
-        return LocalData(images, labels, own.sensitive, own.choice)
+        return LocalData(images, labels, own.sensitive, own.hides)
 
 
 def _some(data: LocalData, rows: Rows) -> LocalData:
     picked = torch.from_numpy(np.asarray(rows))
     sensitive = None if data.sensitive is None else data.sensitive[picked]
-    choice = None if data.choice is None else data.choice[picked]
-    return LocalData(data.images[picked], data.labels[picked], sensitive, choice)
+    hides = None if data.hides is None else data.hides[picked]
+    return LocalData(data.images[picked], data.labels[picked], sensitive, hides)

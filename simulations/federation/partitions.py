@@ -12,7 +12,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from fedlens.client.users.capped import kept_rows
+from fedlens.client.users.around import choose_rows
 from fedlens.client.users.seeds import keyed_seed
 from fedlens.foundation.errors import FedlensError
 from fedlens.simulations.federation.slots import fill_slots
@@ -225,7 +225,7 @@ def _by_column(
 def _cut(whole: Partition, most: int, key: bytes) -> Partition:
     """``most`` records of every user, drawn for each user apart."""
     kept = [
-        whole.user(user)[kept_rows(int(held), most, keyed_seed(key, "kept", int(one)))]
+        whole.user(user)[choose_rows(int(held), most, keyed_seed(key, "kept", int(one)))]
         for user, (held, one) in enumerate(zip(whole.sizes, whole.ids, strict=True))
     ]
     indices, offsets = np.concatenate(kept), _offsets(np.minimum(whole.sizes, most))

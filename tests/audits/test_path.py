@@ -60,12 +60,11 @@ def test_the_privatizers_blocks_are_looked_at_one_by_one(known, source):
     assert "filter" in names and "shares" in names
 
 
-def test_values_are_put_in_place_in_the_container_that_the_task_uses():
-    found = Blocks(torch.ones(3, 2), torch.tensor([0, 0, 1]), torch.tensor([0, 2, 1]), 2, 3)
+def test_values_are_put_in_place_of_the_owners_updates():
     raw = torch.arange(12.0).view(2, 6)
-    made = with_values(found, [1, 0], raw)
-    assert isinstance(made, Blocks) and torch.equal(made.places, found.places)
-    assert made.dense().tolist() == [[6, 7, 0, 0, 10, 11], [0, 0, 2, 3, 0, 0]]
+    found = Blocks(torch.ones(2, 2), torch.tensor([0, 2]), 3)
+    made = with_values(found, [1, -1], raw)
+    assert made.tolist() == [raw[1].tolist(), [0, 0, 0, 0, 1, 1]]
     kept = with_values(torch.zeros(2, 6), [-1, 1], raw)
     assert kept.tolist() == [[0] * 6, raw[1].tolist()]
 

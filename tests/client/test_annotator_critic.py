@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from fedlens.client.tasks import CLIENT_TASKS
 from fedlens.client.train import train_cohort
 from fedlens.client.users import feature_cache
+from fedlens.client.users.cache import WeakCache
 from fedlens.client.users.feature_cache import FeatureCache
 from fedlens.client.users.protocol import ArrayUsers, LocalData
 from fedlens.client.users.records import CohortData
@@ -24,10 +25,10 @@ FEATURES = "orientations"  # the faster ones
 
 
 @pytest.fixture(autouse=True)
-def nothing_kept():
-    feature_cache._KEPT.clear()
+def nothing_cached():
+    feature_cache.ROWS.clear()
     yield
-    feature_cache._KEPT.clear()
+    feature_cache.ROWS.clear()
 
 
 @pytest.fixture(scope="module")
@@ -146,7 +147,7 @@ def test_rows_are_made_once_for_a_frame_and_are_those_of_a_node_that_kept_nothin
     annotator.weight.mul_(2)  # another round: the same frame, another weight
     kept = train_cohort(users, ask(1, 2, 3))
     assert sum(calls) == made
-    feature_cache._KEPT.clear()
+    feature_cache.ROWS.clear()
     fresh = train_cohort(users, ask(1, 2, 3))
     assert np.array_equal(kept.total, fresh.total)
     assert not np.array_equal(first.total, kept.total)
@@ -159,7 +160,7 @@ def test_rows_of_one_frame_never_answer_for_another(users, ask, annotator):
     other.fit_frame(torch.rand(60, *SHAPE, generator=source) * 2 - 1, 0.0)
     other.weight.copy_(annotator.weight)
     after = train_cohort(users, ask(0, 1, network=other)).total
-    feature_cache._KEPT.clear()
+    feature_cache.ROWS.clear()
     assert np.array_equal(after, train_cohort(users, ask(0, 1, network=other)).total)
     assert not np.array_equal(after, train_cohort(users, ask(0, 1)).total)
 
@@ -170,7 +171,7 @@ def test_rows_of_one_data_set_never_answer_for_another(users, ask):
     inverted = changed(users, images=255 - users.images)
     assert np.array_equal(train_cohort(twin, ask(0, 1)).total, kept)
     found = train_cohort(inverted, ask(0, 1)).total
-    feature_cache._KEPT.clear()
+    feature_cache.ROWS.clear()
     assert np.array_equal(found, train_cohort(inverted, ask(0, 1)).total)
     assert not np.array_equal(found, kept)
 
@@ -178,22 +179,26 @@ def test_rows_of_one_data_set_never_answer_for_another(users, ask):
 def test_what_is_kept_goes_with_the_users(users, ask):
     mine = changed(users)
     train_cohort(mine, ask(0, 1))
-    assert len(feature_cache._KEPT) == 1
+    assert len(feature_cache.ROWS) == 1
     del mine
     gc.collect()
-    assert not feature_cache._KEPT
+    assert not feature_cache.ROWS
 
 
-def test_memory_for_kept_rows_is_bounded_and_the_sums_stay_the_same(users, ask, monkeypatch):
+def test_memory_for_kept_rows_is_bounded_and_the_sums_stay_the_same(
+    users, ask, annotator, monkeypatch
+):
     many = changed(users, indices=np.tile(users.indices, 3), offsets=tiled(users.offsets, 3))
     chosen = tuple(range(0, len(many), 3))
     expected = train_cohort(many, ask(*chosen, enrolled=21)).total
-    assert len(feature_cache._KEPT[id(many)].users) == 22  # one stands for those who are absent
-    feature_cache._KEPT.clear()
-    monkeypatch.setattr(feature_cache, "MOST_KEPT", 21 * 10 * (COMPONENTS + 1) - 1)
+    assert (
+        len(FeatureCache(many, annotator, 10)._cached.users) == 22
+    )  # one stands for those who are absent
+    feature_cache.ROWS.clear()
+    monkeypatch.setattr(feature_cache, "ROWS", WeakCache(21 * 10 * (COMPONENTS + 1) - 1))
     for _ in range(2):
         assert np.array_equal(train_cohort(many, ask(*chosen, enrolled=21)).total, expected)
-    assert not feature_cache._KEPT[id(many)].users
+    assert not FeatureCache(many, annotator, 10)._cached.users
 
 
 def tiled(offsets: np.ndarray, times: int) -> np.ndarray:

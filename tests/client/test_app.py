@@ -1,13 +1,17 @@
 """The ClientApp's handlers: what they answer, and that a failure says nothing."""
 
 import logging
+import time
 from dataclasses import replace
 
 import pytest
+import torch
 from flwr.app import Message
 
 from fedlens.client.app import build_client_app
 from fedlens.client.messages import DESCRIBE, TRAIN, Description, ReplyError, TrainReply
+from fedlens.client.node.policy import NodePolicy
+from fedlens.client.users.protocol import DataOrigin, LocalData
 from fedlens.simulations.transports.inprocess import InProcessGrid
 
 ADVERSARY = "patient 4711 has a rare disease"
@@ -81,3 +85,62 @@ def test_a_request_without_its_fields_is_a_plain_failure(users):
     reply = ask(app, TRAIN, RecordDict({"config": ConfigRecord({"round": 1})}))
     with pytest.raises(ReplyError):
         TrainReply.from_record(reply.content)
+
+
+def test_the_floor_that_the_app_was_given_is_read_once_and_holds_replies_back(users, make_request):
+    asked = []
+
+    def floor(context):
+        asked.append(context)
+        return NodePolicy(reply_after=0.5)
+
+    for opened in (lambda _: users, lambda _: None):  # a failure too
+        started = time.monotonic()
+        ask(build_client_app(opened, floor), TRAIN, make_request(0).to_record())
+        assert time.monotonic() - started >= 0.5 and len(asked) == 1
+        asked.clear()
+
+
+class Bare:
+    """Users of another package that say all that is asked of them."""
+
+    shape, classes, partition = (1, 28, 28), 10, 0
+    sensitive_attribute, sensitive_classes, slice, people = "", 0, "", None
+    origin = DataOrigin()
+
+    def __len__(self):
+        return 7
+
+    def user_id(self, position):
+        return position
+
+    def held(self, position):
+        return 0
+
+    def user(self, position, rows=None):
+        return LocalData(torch.zeros(0, 1, 28, 28), torch.zeros(0, dtype=torch.int64))
+
+
+ASKED = [name for name in vars(Bare) if not name.startswith("__")] + ["__len__"]
+BOTH = pytest.mark.parametrize("message_type", [DESCRIBE, TRAIN])
+
+
+def status(users, message_type, request):
+    reply = ask(build_client_app(lambda _: users), message_type, request.to_record())
+    return reply.content.config_records["config"]["status"]
+
+
+@BOTH
+def test_users_of_another_package_that_say_all_that_is_asked_take_part(make_request, message_type):
+    assert status(Bare(), message_type, make_request(0)) == "done"
+
+
+@BOTH
+def test_users_that_do_not_say_all_that_is_asked_are_refused_by_name(
+    make_request, message_type, caplog
+):
+    for lacking in ASKED:
+        said = {name: value for name, value in vars(Bare).items() if name != lacking}
+        forgetful = type("Forgetful", (), said)()
+        assert status(forgetful, message_type, make_request(0)) == "failed"
+        assert f"Forgetful lacks {lacking}:" in caplog.text

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from fedlens.client.tasks import CLIENT_TASKS
-from fedlens.client.train import train, train_cohort
-from fedlens.client.users.capped import capped, kept_rows
-from fedlens.client.users.filtered import as_asked
+from fedlens.client.train import UserSeeds, train, train_cohort
+from fedlens.client.users.around import cap_users, choose_rows, prepare_users
 from fedlens.client.users.protocol import ArrayUsers
-from fedlens.client.users.records import UserSeeds, shuffled
+from fedlens.client.users.records import shuffled
 from fedlens.client.users.seeds import keyed_seed
 
 KEY = b"a run's own key"
@@ -23,7 +22,9 @@ class Watched:
 
     def __init__(self, users: ArrayUsers) -> None:
         self._users, self.read, self.most = users, 0, 0
-        self.shape, self.classes, self.partition = users.shape, users.classes, users.partition
+
+    def __getattr__(self, name):
+        return getattr(self._users, name)
 
     def __len__(self):
         return len(self._users)
@@ -57,10 +58,10 @@ def test_no_more_records_than_the_cap_are_read_and_others_are_as_before(users, m
     request = make_request(0, 1, 2, kind=kind.split()[0], clipping_norm=0.01, **steps)
     many = Watched(enlarged(users, 1, 30_000))
     assert many.held(1) == 300_000
-    found = train_cohort(as_asked(many, request), request).total
+    found = train_cohort(prepare_users(many, request), request).total
     assert many.read == 30
     others = replace(request, users=(0, 2))
-    without = train_cohort(as_asked(users, others), others).total
+    without = train_cohort(prepare_users(users, others), others).total
     assert np.linalg.norm(found - without) <= 0.01 * (1 + 1e-9)
 
 
@@ -81,19 +82,19 @@ def test_record_mode_reads_the_records_that_it_draws_a_few_at_a_time(users, make
 def test_a_users_kept_records_are_the_same_for_the_whole_run_and_others_in_another(users):
     many = enlarged(users, 1, 50)
     first, again, other = (
-        capped(source, 7, key).user(1).images
+        cap_users(source, 7, key).user(1).images
         for source, key in ((many, KEY), (replace(many), KEY), (replace(many), b"another run's"))
     )
     assert len(first) == 7 and np.array_equal(first, again) and not np.array_equal(first, other)
     moved = replace(many, ids=np.array([9, 1, 5, 4, 3, 2, 0]), partition=3)
-    assert np.array_equal(capped(moved, 7, KEY).user(1).images, first)
+    assert np.array_equal(cap_users(moved, 7, KEY).user(1).images, first)
 
 
 def test_each_set_of_records_is_kept_as_often_as_another():
     counts = np.zeros(6)
     sets = set()
     for seed in range(3000):
-        rows = kept_rows(6, 2, seed)
+        rows = choose_rows(6, 2, seed)
         assert len(rows) == 2 and rows[0] < rows[1]
         counts[rows] += 1
         sets.add(tuple(rows))
@@ -103,7 +104,7 @@ def test_each_set_of_records_is_kept_as_often_as_another():
 
 @pytest.mark.parametrize("held", [0, 1, 5])
 def test_fewer_records_than_the_cap_are_all_kept(held):
-    assert kept_rows(held, 5, 3).tolist() == list(range(held))
+    assert choose_rows(held, 5, 3).tolist() == list(range(held))
 
 
 @pytest.mark.law("1: seeds belong to the user")

@@ -204,3 +204,12 @@ def test_beside_one_who_cannot_be_computed_as_many_are_computed_and_read_whoever
         np.testing.assert_allclose(reply.total, told, atol=2e-6)
         assert reply.norms.sum() == len(others)
     assert len(counts) == 1 and counts.pop()[1] >= 4
+
+
+def test_a_task_that_gives_a_user_a_second_row_sends_nothing(users, make_request, monkeypatch):
+    real = CLIENT_TASKS["frozen"].updates
+    monkeypatch.setattr(
+        CLIENT_TASKS["frozen"], "updates", lambda *given: torch.cat([real(*given)] * 2)
+    )
+    with pytest.raises(ValueError, match="16 updates of 8 users"):
+        train_cohort(users, make_request(0))

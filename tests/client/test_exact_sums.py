@@ -8,9 +8,9 @@ import torch
 
 from fedlens.accountant.noise import pitch
 from fedlens.accountant.noise.lattice import SUM_BITS
+from fedlens.client.record_sums import add_step_noise
 from fedlens.client.tasks.annotator import errors
-from fedlens.client.update.clipping import Blocks, Layered, clip_and_sum, clip_and_sum_products
-from fedlens.client.update.silo import noised
+from fedlens.client.update.clipping import Blocks, Layered, clip_and_sum
 
 CLIP = 0.3
 ROWS, SIZE = 400, 60
@@ -26,14 +26,12 @@ def dense(order: torch.Tensor) -> torch.Tensor:
 
 
 def blocks(order: torch.Tensor) -> torch.Tensor:
-    values = rows()[order].reshape(-1, SIZE // 4)
-    owners = torch.arange(len(order)).repeat_interleave(4)
-    places = (order[:, None] * 3 + torch.arange(4)).remainder(8).reshape(-1)
-    return clip_and_sum(Blocks(values, owners, places, len(order), 8), CLIP)[0]
+    return clip_and_sum(Blocks(rows()[order], (order * 3) % 8, 8), CLIP)[0]
 
 
 def products(order: torch.Tensor) -> torch.Tensor:
-    return clip_and_sum_products(rows(1)[order][:, :10], rows(2)[order], CLIP)[0]
+    left, right = rows(1)[order][:, :10], rows(2)[order]
+    return clip_and_sum(Layered(((left[:, :, None], right[:, None, :]),)), CLIP)[0]
 
 
 def layered(order: torch.Tensor) -> torch.Tensor:
@@ -94,7 +92,7 @@ def test_an_annotators_errors_do_not_depend_on_the_other_records_to_the_last_bit
 def test_a_node_releases_multiples_of_the_noises_pitch(make_request):
     request = make_request(0, unit="record", noise_multiplier=2.0, clipping_norm=CLIP)
     total = dense(torch.arange(ROWS))
-    one, other = (noised(values, request, 0, 0).numpy() for values in (total, total * 0))
+    one, other = (add_step_noise(values, request, 0, 0).numpy() for values in (total, total * 0))
     for released in (one, other):
         assert (np.fmod(released, pitch(CLIP)) == 0).all()
     assert not np.array_equal(one - total.numpy(), other)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from types import SimpleNamespace
 
 import numpy as np
@@ -55,6 +56,22 @@ def test_users_come_with_their_own_numbers_and_records(opened, save):
 @FORMS
 def test_images_stay_on_the_disk(opened, save):
     assert isinstance(opened(arrays(), save).images, np.memmap)
+
+
+@FORMS
+def test_a_flipped_byte_of_the_images_is_refused(tmp_path, save):
+    """Or a node would train on what the disk made of its users' images."""
+    path = tmp_path / "users.npz"
+    save(path, **arrays())
+    asked = SimpleNamespace(run_config={}, node_config={"data": str(path)})
+    assert open_node_users(asked).images.shape == (6, 1, 28, 28)
+    with zipfile.ZipFile(path) as archive:
+        member = archive.getinfo("images.npy")
+    content = bytearray(path.read_bytes())
+    content[member.header_offset + member.compress_size // 2] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(NodeDataError, match=r"users\.npz cannot be read"):
+        open_node_users(asked)
 
 
 def test_arrays_in_columns_are_read_as_they_are(opened):

@@ -14,11 +14,11 @@ import torch
 from fedlens.client.messages import FilterSettings, TrainRequest
 from fedlens.client.node.file import open_node_users
 from fedlens.client.tasks.privatizer import PrivatizerLocalTask
-from fedlens.client.train import train_cohort
+from fedlens.client.train import UserSeeds, train_cohort
 from fedlens.client.update.clipping import clip_and_sum
-from fedlens.client.users.filtered import FilteredUsers, as_asked
+from fedlens.client.users.around import FilteredUsers, prepare_users
 from fedlens.client.users.protocol import ArrayUsers, LocalData, NodeDataError
-from fedlens.client.users.records import CohortData, UserSeeds, padded, sound_records
+from fedlens.client.users.records import CohortData, padded, sound_records
 from fedlens.models.vectors import to_vector
 from fedlens.privatizers.methods import method_of
 from fedlens.privatizers.networks.design import design, filter_network
@@ -210,7 +210,7 @@ def test_records_of_an_unknown_value_are_as_if_they_were_not_there(hiding):
     sensitive[:10] = [-1, 3, 0, 1, 2, 0, 1, 2, 99, 0]
     data = sound_records(replace(hiding, sensitive=sensitive), 0)
     assert data.sensitive.tolist() == [0, 1, 2, 0, 1, 2, 0] and len(data.images) == 7
-    assert data.choice.tolist() == [[1.0]] * 7
+    assert data.hides.tolist() == [[1.0]] * 7
 
 
 def test_a_user_whose_bits_differ_hides_and_fails_no_one(tmp_path):
@@ -229,7 +229,7 @@ def test_a_user_whose_bits_differ_hides_and_fails_no_one(tmp_path):
     opened = open_node_users(
         SimpleNamespace(run_config={}, node_config={"data": str(tmp_path / "users.npz")})
     )
-    told = [bool(opened.user(i).choice.all()) for i in range(3)]
+    told = [bool(opened.user(i).hides.all()) for i in range(3)]
     assert told == [False, True, True]
 
 
@@ -300,10 +300,10 @@ def vector():
 
 def test_users_are_filtered_once_with_noise_of_their_own(hiding, asked, vector):
     request = filtering(asked(0), vector)
-    shown = as_asked(hiding, request)
-    assert isinstance(shown, FilteredUsers) and as_asked(hiding, request) is shown
-    assert as_asked(hiding, filtering(asked(0), vector * 2)) is not shown
-    assert as_asked(replace(hiding), request) is not shown
+    shown = prepare_users(hiding, request)
+    assert isinstance(shown, FilteredUsers) and prepare_users(hiding, request) is shown
+    assert prepare_users(hiding, filtering(asked(0), vector * 2)) is not shown
+    assert prepare_users(replace(hiding), request) is not shown
     raw, found = hiding.user(0), shown.user(0)
     assert (shown.classes, shown.shape, len(shown)) == (10, (1, 28, 28), 7)
     assert torch.equal(found.labels, raw.labels) and found.sensitive is None
@@ -325,21 +325,23 @@ def test_users_are_filtered_once_with_noise_of_their_own(hiding, asked, vector):
 def test_a_records_noise_is_its_own_whatever_else_the_user_holds(hiding, asked, vector, unit):
     request = filtering(asked(0), vector)
     request = replace(request, mechanism=request.mechanism.model_copy(update={"unit": unit}))
-    whole = as_asked(hiding, request).user(0).images
+    whole = prepare_users(hiding, request).user(0).images
     fewer = replace(hiding, indices=np.delete(hiding.indices, 4), offsets=hiding.offsets - 1)
     fewer.offsets[0] = 0
-    left = as_asked(fewer, request).user(0).images
+    left = prepare_users(fewer, request).user(0).images
     assert torch.allclose(left, whole[[0, 1, 2, 3, 5, 6, 7, 8, 9]], atol=1e-6)
     turned = hiding.indices.copy()
     turned[:10] = turned[:10][::-1]
     assert torch.allclose(
-        as_asked(replace(hiding, indices=turned), request).user(0).images, whole.flip(0), atol=1e-6
+        prepare_users(replace(hiding, indices=turned), request).user(0).images,
+        whole.flip(0),
+        atol=1e-6,
     )
 
 
 def test_filtered_images_go_with_the_users_they_were_made_of(hiding, asked, vector):
     users = replace(hiding)
-    shown = as_asked(users, filtering(asked(0), vector))
+    shown = prepare_users(users, filtering(asked(0), vector))
     shown.user(0)
     gone = weakref.ref(shown)
     del shown
@@ -350,7 +352,7 @@ def test_filtered_images_go_with_the_users_they_were_made_of(hiding, asked, vect
 
 
 def test_conditioned_classes_are_pairs_of_class_and_sensitive_attribute(hiding, asked, vector):
-    shown = as_asked(hiding, filtering(asked(0), vector, pairs=True))
+    shown = prepare_users(hiding, filtering(asked(0), vector, pairs=True))
     raw, found = hiding.user(1), shown.user(1)
     assert shown.classes == 30
     assert torch.equal(found.labels // 3, raw.labels) and torch.equal(
@@ -358,11 +360,11 @@ def test_conditioned_classes_are_pairs_of_class_and_sensitive_attribute(hiding, 
     )
     ignorant = replace(hiding, sensitive=None, sensitive_attribute="", sensitive_classes=0)
     with pytest.raises(NodeDataError, match="conditions on"):
-        as_asked(ignorant, filtering(asked(0), vector, pairs=True))
+        prepare_users(ignorant, filtering(asked(0), vector, pairs=True))
 
 
 def test_without_a_filter_users_are_as_they_are(hiding, make_request):
-    shown = as_asked(hiding, make_request(0))
+    shown = prepare_users(hiding, make_request(0))
     assert not isinstance(shown, FilteredUsers)
     assert torch.equal(shown.user(2).images, hiding.user(2).images)
 
@@ -375,7 +377,7 @@ def test_a_filter_that_cannot_be_run_shows_nothing(hiding, make_request, vector)
         replace(request, weights={**request.weights, "filter": vector}),
     ):
         with pytest.raises(NodeDataError, match="lacks"):
-            as_asked(hiding, incomplete)
+            prepare_users(hiding, incomplete)
 
 
 @pytest.mark.parametrize("kind", ["frozen", "wgan"])
@@ -388,7 +390,7 @@ def test_critics_meet_filtered_images_alone(hiding, make_request, kind):
     weights = {**request.weights, "filter": to_vector(network)}
     black = replace(request, filter=told(), weights=weights)
     inverted = replace(hiding, images=255 - hiding.images)
-    totals = [train_cohort(as_asked(u, black), black).total for u in (hiding, inverted)]
+    totals = [train_cohort(prepare_users(u, black), black).total for u in (hiding, inverted)]
     plain = [train_cohort(u, replace(black, weights=request.weights)).total for u in
              (hiding, inverted)]  # fmt: skip
     assert np.array_equal(*totals) and not np.allclose(*plain)
@@ -396,5 +398,5 @@ def test_critics_meet_filtered_images_alone(hiding, make_request, kind):
 
 def test_local_data_without_sensitive_values_is_what_it_was(users):
     data = users.user(0)
-    assert data.sensitive is None and data.choice is None
+    assert data.sensitive is None and data.hides is None
     assert LocalData(data.images, data.labels).sensitive is None

@@ -1,15 +1,9 @@
-"""Record mode: gradients equal to Opacus', per-record clipping, noise on the node."""
+"""Record mode: per-record clipping, noise on the node."""
 
 import numpy as np
 import pytest
-import torch
-from opacus import GradSampleModule
 
-from fedlens.client.tasks.record_gradients import record_gradients
-from fedlens.client.tasks.wgan_networks import LOSSES
 from fedlens.client.train import train
-from fedlens.client.update.clipping import Layered
-from fedlens.models.critics import WganCritic
 
 RECORD = {
     "kind": "wgan",
@@ -18,45 +12,6 @@ RECORD = {
     "fixed_seed": 9,
     "denominator": 25.0,
 }
-
-
-def whole(critic, parts):
-    """Gradients as rows, without anything that is shared."""
-    size, kinds = sum(p.numel() for p in critic.parameters()), parts[-1].new_zeros(len(parts[-1]))
-    return Layered(parts, torch.zeros(1, size), kinds.long()).dense().detach()
-
-
-@pytest.mark.parametrize("loss", LOSSES)
-def test_gradients_are_each_records_own(users, loss):
-    critic = WganCritic(users.shape, users.classes)
-    data = users.user(0)
-    parts = record_gradients(critic, data.images, data.labels, hinge=loss == "hinge")
-    rows = whole(critic, parts)
-    for i in range(len(data.labels)):
-        score = critic(data.images[i : i + 1], data.labels[i : i + 1])
-        alone = torch.autograd.grad(LOSSES[loss].real(score), list(critic.parameters()))
-        torch.testing.assert_close(rows[i], torch.cat([g.reshape(-1) for g in alone]))
-
-
-@pytest.mark.parametrize(("shape", "width", "hidden"), [((1, 28, 28), 8, 32), ((3, 32, 32), 5, 7)])
-@pytest.mark.parametrize("loss", LOSSES)
-def test_gradients_are_those_of_opacus(shape, width, hidden, loss):
-    source = torch.Generator().manual_seed(3)
-    critic = WganCritic(shape, 10, width, hidden, generator=source)
-    images = torch.randn(9, *shape, generator=source)
-    labels = torch.randint(10, (9,), generator=source)
-    found = whole(critic, record_gradients(critic, images, labels, hinge=loss == "hinge"))
-    wrapped = GradSampleModule(critic, loss_reduction="sum")
-    (9 * LOSSES[loss].real(wrapped(images, labels))).backward()
-    rows = torch.cat([parameter.grad_sample.flatten(1) for parameter in critic.parameters()], 1)
-    torch.testing.assert_close(found, rows)
-
-
-def test_no_record_has_no_gradient_of_the_same_size():
-    critic = WganCritic((1, 28, 28), 10)
-    none = torch.zeros(0, dtype=torch.int64)
-    parts = record_gradients(critic, torch.zeros(0, 1, 28, 28), none, hinge=False)
-    assert whole(critic, parts).shape == (0, sum(p.numel() for p in critic.parameters()))
 
 
 @pytest.mark.law("1: the noise is exact, secret and drawn once")

@@ -11,8 +11,8 @@ import torch
 from fedlens.client.messages import ReplyError, SplitSettings, TrainRequest, UserSplit
 from fedlens.client.node.policy import NodePolicy, RequestRefused
 from fedlens.client.train import train
-from fedlens.client.users.protocol import LocalData, NodeDataError
-from fedlens.client.users.split_users import on_side, scores
+from fedlens.client.users.around import score_users, take_side
+from fedlens.client.users.protocol import DataOrigin, LocalData, NodeDataError
 from fedlens.models.annotators import Annotator
 from fedlens.models.vectors import to_vector
 
@@ -23,6 +23,8 @@ class Told:
     """Users whose labels are given; the model below names everything 0, so that is what counts."""
 
     shape, classes, partition = SHAPE, CLASSES, 0
+    sensitive_attribute, sensitive_classes, slice, people = "", 0, "", None
+    origin = DataOrigin()
 
     def __init__(self, *labels: list[int]) -> None:
         self.labels = labels
@@ -58,18 +60,18 @@ def share(hits: int, held: int) -> list[int]:
 def test_a_user_exactly_at_the_threshold_is_at_it_and_not_below(held):
     users = Told(*(share(hits, held) for hits in range(held + 1)))
     for hits in range(1, held + 1):
-        high = on_side(users, split("from", threshold=hits / held)).inside
-        low = on_side(users, split("below", threshold=hits / held)).inside
+        high = take_side(users, split("from", threshold=hits / held)).inside
+        low = take_side(users, split("below", threshold=hits / held)).inside
         assert list(high) == [one >= hits for one in range(held + 1)]
         assert list(low) == list(~high)
 
 
 def test_confidence_is_the_mean_probability_and_lies_on_one_side_too():
     users = Told(share(1, 2), [])
-    found = scores(users, split(rule="confidence"))
+    found = score_users(users, split(rule="confidence"))
     assert found == pytest.approx([1 / 3, 0])  # a model that is sure of nothing; no records
     exact = float(found[0])
-    assert list(on_side(users, split("from", rule="confidence", threshold=exact)).inside) == [
+    assert list(take_side(users, split("from", rule="confidence", threshold=exact)).inside) == [
         True,
         False,
     ]
@@ -77,9 +79,9 @@ def test_confidence_is_the_mean_probability_and_lies_on_one_side_too():
 
 def test_more_records_than_count_are_drawn_alike_for_both_sides_and_otherwise_by_other_splits():
     users = Told(*(share(50, 100) for _ in range(12)))
-    low, high = scores(users, split("below")), scores(users, split("from"))
+    low, high = score_users(users, split("below")), score_users(users, split("from"))
     assert np.array_equal(low, high)
-    assert not np.array_equal(low, scores(users, split("below", threshold=0.71)))
+    assert not np.array_equal(low, score_users(users, split("below", threshold=0.71)))
     assert len(set(low)) > 1
 
 

@@ -9,12 +9,14 @@ from unittest.mock import patch
 import torch
 from torch import Tensor
 
-from fedlens.client.update.clipping import Blocks, Layered, Products, Updates
+from fedlens.client.update.clipping import Updates as AnyUpdates
 from fedlens.client.update.clipping import clip_and_sum as real
+from fedlens.client.update.clipping import rows_of_updates
 
 HUGE, PARTS = 1e3, 10
 """A clip that nothing here is longer than, and small enough for sums on its lattice to be near."""
 HOMES = ("fedlens.client.train.clip_and_sum", "fedlens.client.record_sums.clip_and_sum")
+Updates = Tensor | AnyUpdates
 Clip = Callable[[Updates, float], Tensor]
 """What a broken clip and sum gives of updates and C."""
 
@@ -57,20 +59,7 @@ def by_part(updates: Updates, clipping_norm: float) -> Tensor:
 
 def first_twice(updates: Updates, clipping_norm: float) -> Tensor:
     """The first of them is added twice."""
-    return real(updates, clipping_norm)[0] + real(_first(updates), clipping_norm)[0]
-
-
-def _first(updates: Updates) -> Updates:
-    if isinstance(updates, Products):
-        return Products(updates.left[:1], updates.right[:1])
-    if isinstance(updates, Blocks):
-        own = updates.owners == 0
-        return Blocks(
-            updates.values[own], updates.owners[own], updates.places[own], 1, updates.slots
-        )
-    if isinstance(updates, Layered):
-        return updates.dense()[:1]
-    return updates[:1]
+    return real(updates, clipping_norm)[0] + real(rows_of_updates(updates)[:1], clipping_norm)[0]
 
 
 @contextmanager

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedlens.client.update.silo import drawn, noised
+from fedlens.client.record_sums import add_step_noise, draw_records
 from fedlens.server.federation.roster import DrawnUsers, Roster, draw_users
 from fedlens.server.round.aggregation import noised_mean
 
@@ -34,7 +34,7 @@ def drawn_by(broken: Draw) -> Iterator[None]:
 
     with ExitStack() as stack:
         stack.enter_context(patch("fedlens.server.round.step.draw_users", users))
-        stack.enter_context(patch("fedlens.client.record_sums.drawn", records))
+        stack.enter_context(patch("fedlens.client.record_sums.draw_records", records))
         yield
 
 
@@ -84,7 +84,7 @@ def realised_denominator() -> Iterator[None]:
         return cohort
 
     def records(*given: Any) -> Tensor:
-        places = drawn(*given)
+        places = draw_records(*given)
         counted[0] = len(places)
         return places
 
@@ -93,14 +93,14 @@ def realised_denominator() -> Iterator[None]:
 
     def scaled(total: Tensor, request: Any, *where: int) -> Tensor:
         by: float = request.mechanism.denominator / max(1, counted[0])
-        return noised(total, request, *where) * by
+        return add_step_noise(total, request, *where) * by
 
     with ExitStack() as stack:
         for home, fault in (
             ("fedlens.server.round.step.draw_users", users),
-            ("fedlens.client.record_sums.drawn", records),
+            ("fedlens.client.record_sums.draw_records", records),
             ("fedlens.server.round.step.noised_mean", divided),
-            ("fedlens.client.record_sums.noised", scaled),
+            ("fedlens.client.record_sums.add_step_noise", scaled),
         ):
             stack.enter_context(patch(home, fault))
         yield

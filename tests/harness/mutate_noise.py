@@ -14,10 +14,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-import fedlens.client.update.silo
+import fedlens.client.record_sums
 import fedlens.server.round.step
 from fedlens.accountant.noise import TEST_MODE_VARIABLE
-from fedlens.client.update.silo import noised
+from fedlens.client.record_sums import add_step_noise
 from fedlens.server.round.aggregation import BoundedSum
 from fedlens.server.round.aggregation import noised_mean as mean
 from fedlens.server.round.step import SealedSum
@@ -59,7 +59,7 @@ def changed(change: Change) -> Iterator[None]:
         return found
 
     def on_node(total: Tensor, request: Any, node: int, step: int) -> Tensor:
-        drawn = (noised(total, request, node, step) - total).numpy()
+        drawn = (add_step_noise(total, request, node, step) - total).numpy()
         mechanism = request.mechanism
         deviation = mechanism.noise_multiplier * mechanism.clipping_norm
         at = At(request.round, node, step, deviation)
@@ -68,7 +68,7 @@ def changed(change: Change) -> Iterator[None]:
     with ExitStack() as stack:
         stack.enter_context(patch.object(SealedSum, "open", opened))
         stack.enter_context(patch("fedlens.server.round.step.noised_mean", on_server))
-        stack.enter_context(patch("fedlens.client.record_sums.noised", on_node))
+        stack.enter_context(patch("fedlens.client.record_sums.add_step_noise", on_node))
         yield
 
 
@@ -162,7 +162,7 @@ def fixed_seed() -> Iterator[None]:
     """Noise and cohorts from a seed in the code."""
     with ExitStack() as stack:
         stack.enter_context(patch.dict("os.environ", {TEST_MODE_VARIABLE: "1"}))
-        for home in (fedlens.server.round.step, fedlens.client.update.silo):
+        for home in (fedlens.server.round.step, fedlens.client.record_sums):
             real = home.private_source
 
             def stuck(fixed_seed: int, *purpose: int, real: Any = real) -> Any:
@@ -180,12 +180,12 @@ def before_the_clip() -> Iterator[None]:
         return _short(mean(total, **given), total.sensitivity / given["denominator"])
 
     def on_node(total: Tensor, request: Any, node: int, step: int) -> Tensor:
-        found = noised(total, request, node, step).numpy()
+        found = add_step_noise(total, request, node, step).numpy()
         return torch.from_numpy(_short(found, request.mechanism.clipping_norm))
 
     with ExitStack() as stack:
         stack.enter_context(patch("fedlens.server.round.step.noised_mean", on_server))
-        stack.enter_context(patch("fedlens.client.record_sums.noised", on_node))
+        stack.enter_context(patch("fedlens.client.record_sums.add_step_noise", on_node))
         yield
 
 

@@ -112,6 +112,29 @@ def test_its_data_set_and_its_task_make_a_run(run):
     assert 0 <= summary.student_accuracy <= 1  # tested on the data set's own images
 
 
+def test_its_critic_trains_in_record_mode_whatever_its_layers(tmp_path):
+    run = fedlens.simulate(
+        "open",
+        out=tmp_path / "run",
+        student=False,
+        settings={
+            **FAST,
+            "privacy.unit": "record",
+            "privacy.delta": 1e-6,
+            "schedule": "critic",
+            "tasks.critic.kind": "normed",
+            "tasks.critic.rounds": 2,
+            "tasks.critic.sampling_rate": 0.3,
+            "tasks.critic.noise_multiplier": 1.0,
+            "tasks.critic.generator_steps": 2,
+        },
+    )
+    assert run.summary.rounds == 2 and run.summary.private
+    with open_store(run.store) as store:
+        rounds = store.rounds(run.id)
+    assert all(one.metrics["moved"] > 0 for one in rounds) and len(rounds) == 2
+
+
 def test_its_task_is_refused_like_ours(tmp_path):
     with pytest.raises(fedlens.WrongUse, match=r"tasks\.coarse\.side = 99"):
         fedlens.simulate(

@@ -12,7 +12,7 @@ from flwr.common.serde import recorddict_to_proto
 
 from fedlens.client.app import build_client_app
 from fedlens.client.messages import FilterSettings, SplitSettings, UserSplit
-from fedlens.client.users.protocol import LocalData
+from fedlens.client.users.protocol import DataOrigin, LocalData
 from fedlens.models.annotators import Annotator
 from fedlens.models.vectors import to_vector
 from fedlens.privatizers.networks.design import filter_network
@@ -56,6 +56,7 @@ class People:
     classes = CLASSES
     sensitive_attribute = "height"
     sensitive_classes = SENSITIVE
+    slice, people, origin = "", None, DataOrigin()
 
     def __len__(self):
         return len(self.members)
@@ -79,7 +80,7 @@ class People:
                 person.data.images,
                 person.data.labels,
                 person.data.sensitive,
-                person.data.choice,
+                person.data.hides,
             )
         ]
         return LocalData(*found)
@@ -117,8 +118,8 @@ ODD: dict[str, Callable[[Person], Person]] = {
     "glaring images": lambda p: _with(p, images=p.data.images * 1e30),
     "another shape": lambda p: _with(p, images=torch.zeros(len(p), 3, 8, 8)),
     "odd sensitive values": lambda p: _with(p, sensitive=p.data.sensitive - 7),
-    "no sensitive values": lambda p: _with(p, sensitive=None, choice=None),
-    "odd choices": lambda p: _with(p, choice=torch.full((2,), float("nan"))),
+    "no sensitive values": lambda p: _with(p, sensitive=None, hides=None),
+    "odd choices": lambda p: _with(p, hides=torch.full((2,), float("nan"))),
     "unreadable": lambda p: replace(p, unreadable=True),
 }
 """What one user's data can be, whatever everyone else's is."""

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from people import CLIP, KINDS, MOST, ODD, People, a_split, person
 
-from fedlens.client.users.split_users import scores
+from fedlens.client.users.around import score_users
 from fedlens.server.round.step import NoUsableReply
 
 UNFILTERED = [kind for kind in KINDS if kind not in ("privatizer", "filtered")]
@@ -25,7 +25,7 @@ def there() -> list:
 
 def scored(people):
     """The scores of some people on a node of their own."""
-    return scores(People(list(people), 0), a_split("below"))
+    return score_users(People(list(people), 0), a_split("below"))
 
 
 @pytest.mark.parametrize("kind", ["frozen", "annotator", "wgan"])
@@ -88,7 +88,7 @@ def test_a_side_is_the_same_for_every_run_place_and_neighbour():
     assert list(scored(crowd)) == alone == list(scored(crowd[::-1]))[::-1]
     assert len(set(alone)) > 1  # of three records each, by the split's own draw
     others = a_split("below", threshold=0.6)
-    assert list(scores(People(crowd, 0), others)) != alone  # another split draws other records
+    assert list(score_users(People(crowd, 0), others)) != alone  # another split draws other records
 
 
 def test_what_a_node_cannot_split_it_refuses(stage_of):

@@ -16,7 +16,7 @@ from fedlens.cli import build_parser, main
 from fedlens.cli.simulate import config_of
 from fedlens.client.messages import Description
 from fedlens.client.messages import TrainRequest as Request
-from fedlens.client.users.filtered import FilteredUsers
+from fedlens.client.users.around import FilteredUsers
 from fedlens.client.users.protocol import LocalData
 from fedlens.client.users.records import sound_records
 from fedlens.models.vectors import to_vector
@@ -453,4 +453,4 @@ def test_who_consents_is_heeded_without_sensitive_values():
         def user(self, position, rows=None):
             return data
 
-    assert torch.equal(sound_records(One(), 0).choice, torch.tensor([[0.0], [1.0]]))
+    assert torch.equal(sound_records(One(), 0).hides, torch.tensor([[0.0], [1.0]]))

@@ -455,9 +455,9 @@ def test_some_simulated_users_consent_and_their_nodes_say_so(config):
     )  # fmt: skip
     hides = hiding_users(made)
     assert hides.sum() == 30 and np.array_equal(hides, hiding_users(made))
-    told = [node_users(made, n).user(p).choice for n in range(2) for p in range(20)]
+    told = [node_users(made, n).user(p).hides for n in range(2) for p in range(20)]
     assert [bool(bits.all()) for bits in told] == hides.tolist()
-    assert hiding_users(config()) is None and node_users(config(), 0).user(0).choice is None
+    assert hiding_users(config()) is None and node_users(config(), 0).user(0).hides is None
 
 
 def test_a_request_of_a_run_without_a_privatizer_says_nothing_of_one(

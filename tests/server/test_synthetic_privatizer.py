@@ -15,7 +15,7 @@ from run_tasks import TINY
 from fedlens.api.label_curves import label_curve
 from fedlens.cli import main
 from fedlens.client.messages import TrainRequest
-from fedlens.client.users.filtered import FilteredUsers, as_asked
+from fedlens.client.users.around import FilteredUsers, prepare_users
 from fedlens.models.vectors import to_vector
 from fedlens.privatizers import fitting
 from fedlens.privatizers.classifiers import choices_of
@@ -424,13 +424,13 @@ def test_nodes_give_pairs_of_unfiltered_images():
     settings = config.tasks["critic"]
     asked = mechanism(config, settings)
     request = TrainRequest(1, (0,), settings.kind, asked, {}, {}, 0, len(users), b"key", 10)
-    shown = as_asked(users, replace(request, filter=told_to_nodes(config)))
+    shown = prepare_users(users, replace(request, filter=told_to_nodes(config)))
     assert isinstance(shown, FilteredUsers) and shown.classes == 20
     raw, pairs = users.user(3), shown.user(3)
     assert torch.equal(pairs.images, raw.images)
     assert torch.equal(pairs.labels, raw.labels * 2 + raw.sensitive)
-    assert as_asked(users, request).users is not None and not isinstance(
-        as_asked(users, request), FilteredUsers
+    assert prepare_users(users, request).users is not None and not isinstance(
+        prepare_users(users, request), FilteredUsers
     )
 
 

@@ -29,7 +29,7 @@ class _Differentiated:
     def _loss(self, weights: Parameters, real: Tensor, labels: Tensor, fake: Tensor) -> Tensor:
         score_real = functional_call(self._critic, weights, (real, labels))
         score_fake = functional_call(self._critic, weights, (fake, labels))
-        return self._losses.real(score_real) + self._losses.fake(score_fake)
+        return self._losses.real(score_real).mean() + self._losses.fake(score_fake).mean()
 
     def _moved(self, weights: Parameters, slopes: Mapping[str, Tensor]) -> Parameters:
         rate = self._rule.rate

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fedlens.client.messages import TrainRequest
 from fedlens.client.tasks.protocol import ClientTask
-from fedlens.client.users.protocol import LocalData, LocalUsers, NodeDataError, sensitive_of
+from fedlens.client.users.protocol import LocalData, LocalUsers, NodeDataError
 from fedlens.client.users.records import padded
 from fedlens.privatizers.networks.spectral import LowFrequencies
 from fedlens.privatizers.pair_moments import contribution, looked_at
@@ -39,7 +39,7 @@ class PairsLocalTask(ClientTask):
 
     def __init__(self, users: LocalUsers, request: TrainRequest) -> None:
         settings = PairsSettings.model_validate(request.settings)
-        name, self._values = sensitive_of(users)
+        name, self._values = users.sensitive_attribute, users.sensitive_classes
         if name != settings.hidden:
             raise NodeDataError(f"the run hides {settings.hidden!r}, this node has {name!r}")
         self._users, self._records = users, request.records_per_user
