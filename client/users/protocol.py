@@ -125,8 +125,8 @@ def check_users(users: LocalUsers) -> LocalUsers:
     if lacking := [name for name in (*asked, "__len__") if not hasattr(users, name)]:
         raise NodeDataError(
             f"{type(users).__name__} lacks {', '.join(sorted(lacking))}: users must say all that "
-            "fedlens.client.users.protocol.LocalUsers asks, as each of it decides what a node
-            protects"
+            "LocalUsers asks (fedlens.client.users.protocol), as each of it decides what a node "
+            "protects"
         )
     return users
 
