@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedlens.data.dataset import Dataset, DatasetError, build_dataset
+from fedlens.data.labelled.arrays import load_labelled_arrays
 from fedlens.data.mapped_arrays import is_mappable, map_array, packed_problem, unread
 from fedlens.data.spec import DatasetSpec
 
@@ -60,7 +61,12 @@ def _declared(path: Path, classes: NDArray[np.generic] | None) -> int | None:
     return int(classes.item())
 
 
-NPZ = DatasetSpec("NumPy arrays", lambda path, _: load_npz(Path(path).expanduser()), by_path=True)
+NPZ = DatasetSpec(
+    "NumPy arrays",
+    lambda path, _: load_npz(Path(path).expanduser()),
+    by_path=True,
+    private=load_labelled_arrays,
+)
 
 
 def _sensitive(

@@ -1,6 +1,7 @@
 """Data sets by name: ours, and those of other packages that are installed.
 
-Adding one is a file with a `DatasetSpec` and a line here.
+Adding one is a file with a `DatasetSpec` and a line here. It says what it can provide: records one
+at a time, a simulation's data, or parts with a private attribute.
 """
 
 from __future__ import annotations
@@ -9,44 +10,72 @@ from dataclasses import replace
 from pathlib import Path
 
 from fedlens.data.dataset import Dataset, DatasetError
+from fedlens.data.formats.records import SourceFormat
 from fedlens.data.spec import DatasetSpec
 from fedlens.foundation.errors import WrongUse
 from fedlens.foundation.registry import Registry
 
-__all__ = ["DATASETS", "Dataset", "DatasetError", "load", "spec_of"]
+__all__ = ["DATASETS", "Dataset", "DatasetError", "format_of", "load", "spec_of"]
 
+_FORMATS = {
+    "celeba": "fedlens.data.formats.faces:CELEBA",
+    "svhn": "fedlens.data.formats.svhn:SVHN",
+    "cifar10": "fedlens.data.formats.cifar:CIFAR10",
+    "cifar100": "fedlens.data.formats.cifar:CIFAR100",
+    "idx": "fedlens.data.formats.idx_files:IDX",
+    "hf": "fedlens.data.formats.arrow:HUGGING_FACE",
+    "webdataset": "fedlens.data.formats.tars:WEBDATASET",
+    "manifest": "fedlens.data.formats.manifests:MANIFEST",
+    "archive": "fedlens.data.formats.archives:ARCHIVE",
+    "leaf": "fedlens.data.formats.leaf:LEAF",
+    "dicom": "fedlens.data.formats.dicom:DICOM",
+    "tree": "fedlens.data.formats.folders:TREE",
+}
+"""Records, in the order in which a path is asked whether it is one: the first that fits."""
+_OTHERS = {
+    "embedded": "fedlens.data.embedded:EMBEDDED",
+    "mnist": "fedlens.data.idx_sets:MNIST",
+    "fashion-mnist": "fedlens.data.idx_sets:FASHION_MNIST",
+    "emnist": "fedlens.data.formats.idx_files:EMNIST",
+    "femnist": "fedlens.data.formats.leaf:FEMNIST",
+    "medmnist": "fedlens.data.formats.archives:MEDMNIST",
+    "image-folder": "fedlens.data.folder:IMAGE_FOLDER",
+    "npz": "fedlens.data.arrays:NPZ",
+    "folder": "fedlens.data.formats.manifests:FOLDER",
+    "series": "fedlens.data.labelled.series:SERIES",
+    "federation": "fedlens.data.registry:FEDERATION",
+    "mnist-greater5": "fedlens.data.attributes.digits:MNIST_GREATER5",
+    "amnist": "fedlens.data.attributes.digits:AMNIST",
+    "mnist-thickness": "fedlens.data.attributes.digits:MNIST_THICKNESS",
+    "embedded-mnist-greater5": "fedlens.data.attributes.digits:EMBEDDED_GREATER5",
+    "embedded-amnist": "fedlens.data.attributes.digits:EMBEDDED_AMNIST",
+    "embedded-mnist-thickness": "fedlens.data.attributes.digits:EMBEDDED_THICKNESS",
+}
+_STUDIED = {
+    "household": "fedlens.data.attributes.household:HOUSEHOLD",
+    "embedded-household": "fedlens.data.attributes.household:SIMULATED_HOUSEHOLD",
+    "orl": "fedlens.data.attributes.orl:ORL",
+    "facescrub": "fedlens.data.attributes.facescrub:FACESCRUB",
+    "utkface": "fedlens.data.attributes.utkface:UTKFACE",
+    "eco": "fedlens.data.attributes.eco:ECO",
+    "mixture": "fedlens.data.attributes.mixture:MIXTURE",
+}
+"""What only studies use."""
 DATASETS: Registry[DatasetSpec] = Registry(
     "data set",
     "fedlens.datasets",
-    {
-        "embedded": "fedlens.data.embedded:EMBEDDED",
-        "mnist": "fedlens.data.idx_sets:MNIST",
-        "fashion-mnist": "fedlens.data.idx_sets:FASHION_MNIST",
-        "image-folder": "fedlens.data.folder:IMAGE_FOLDER",
-        "npz": "fedlens.data.arrays:NPZ",
-        "folder": "fedlens.data.labelled.dataset:FOLDER",
-        **{
-            name: f"fedlens.data.formats.named:{name.upper()}"
-            for name in (
-                "tree",
-                "manifest",
-                "archive",
-                "idx",
-                "webdataset",
-                "dicom",
-                "emnist",
-                "femnist",
-                "cifar10",
-                "cifar100",
-                "svhn",
-                "celeba",
-                "medmnist",
-                "federation",
-            )
-        },
-        "hf": "fedlens.data.formats.named:HUGGING_FACE",
-    },
+    {**_FORMATS, **_OTHERS, **_STUDIED},
 )
+
+
+def _at_nodes(argument: str, data_dir: Path | None) -> Dataset:
+    raise DatasetError(
+        f"federation:{argument}: its records are at its nodes and nowhere else; simulate with "
+        "another data set, or name public images of the same kind as a reference"
+    )
+
+
+FEDERATION = DatasetSpec("A federation's own data", _at_nodes, by_path=True)
 
 
 def spec_of(name: str) -> DatasetSpec:
@@ -62,6 +91,19 @@ def spec_of(name: str) -> DatasetSpec:
         raise DatasetError(str(error)) from None
 
 
+def format_of(name: str) -> SourceFormat:
+    """How the records of a data set are read.
+
+    Raises:
+        WrongUse: there is no such data set, or it has no records.
+        PluginError: another package's cannot be loaded.
+    """
+    found = DATASETS[name].format
+    if found is None:
+        raise WrongUse(f"{name} is read whole, not record by record; name a format of records")
+    return found
+
+
 def load(name: str, data_dir: Path | str | None = None) -> Dataset:
     """Load a data set by name.
 
@@ -73,11 +115,18 @@ def load(name: str, data_dir: Path | str | None = None) -> Dataset:
     Raises:
         DatasetError: on an unknown name, and on data that is missing or damaged.
     """
+    from fedlens.data.formats.gathered import load_records
+
     spec = spec_of(name)
     kind, colon, path = name.partition(":")
-    if spec.by_path and not path:
+    if spec.load is None and spec.format is None:
+        raise DatasetError(f"data set {name!r} is for filters, in three parts; a run needs another")
+    if spec.needs_path and not path:
         raise DatasetError(f"data set {name!r} needs a path: write {kind}:PATH")
-    if colon and not spec.by_path:
+    if colon and not spec.needs_path:
         raise DatasetError(f"data set {name!r}: nothing may follow {kind}")
-    found = spec.load(path, None if data_dir is None else Path(data_dir))
+    if spec.load is None:
+        found = load_records(kind, path)
+    else:
+        found = spec.load(path, None if data_dir is None else Path(data_dir))
     return found if found.name.partition(":")[0] == kind else replace(found, name=kind)

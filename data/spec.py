@@ -1,17 +1,18 @@
-"""What tells one data set from another, and one source of private data: each in one place.
+"""What tells one data set from another, in one place.
 
-A data set of another package is a `DatasetSpec` behind an entry point in ``fedlens.datasets``, a
-source of private data a `PrivateSource` behind one in ``fedlens.private_sources``.
+A data set, a format of records or a source of private data of another package is a `DatasetSpec`
+behind an entry point in ``fedlens.datasets``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from fedlens.data.dataset import Dataset
+from fedlens.data.formats.records import SourceFormat
 
 if TYPE_CHECKING:
     from fedlens.privatizers.private_data import Split
@@ -75,15 +76,24 @@ class Distortion:
                 raise ValueError(f"{name}={value!r}: give a number in [0, 1]")
 
 
+Formula = Literal["", "coordinate", "ink", "strokes"]
+"""How an attacker computes a private attribute from a record; empty where no way is known."""
+
+
 @dataclass(frozen=True)
 class DatasetSpec:
-    """A data set, and all that is chosen for its kind of picture; never from anybody's data.
+    """What a data set can provide, and all that is chosen for it; never from anybody's data.
+
+    One provides at least one of three things. **Records**, one at a time (``format``): a node's
+    store is prepared from them, and the other two are made of them where nothing else says how. **A
+    whole data set** for a simulation (``load``). **Three parts with a private attribute** for
+    filters and attackers on them (``private``).
 
     Attributes:
         title: as people read it.
         load: gives the data of what stands behind the colon of its name (empty: nothing), and of
             the folder to look into alone, or None for the usual places.
-        by_path: whether its name is followed by a path: ``npz:PATH``.
+        by_path: whether ``load`` takes a path.
         augmentation: changes that keep the meaning of its images.
         distortion: further changes, for students that an annotator teaches.
         student_images: how many times as many images such students learn from. Samples cost no
@@ -91,31 +101,28 @@ class DatasetSpec:
         published: its key in the table of published figures; empty where there are none.
         public: whether anybody may look at its records. Others' somebody brought: they are records
             of people, in no run's ledger.
+        format: how its records are read.
+        attribution: whom to credit, where it is made of records.
+        private: gives the three parts of its full name, what stands behind its colon, the folder of
+            data files (or None) and a seed.
+        formula: how its private attribute can be computed.
+        columns: options that a split into three parts takes by default, such as ``label``.
     """
 
     title: str
-    load: Callable[[str, Path | None], Dataset]
+    load: Callable[[str, Path | None], Dataset] | None = None
     by_path: bool = False
     augmentation: Augmentation = Augmentation("none")
     distortion: Distortion = Distortion()
     student_images: int = 1
     published: str = ""
-    public: bool = False
-
-
-Formula = Literal["", "coordinate", "ink", "strokes"]
-"""How an attacker computes a sensitive attribute from a record; empty where no way is known."""
-
-
-@dataclass(frozen=True)
-class PrivateSource:
-    """A source of records with utility and sensitive attribute.
-
-    Attributes:
-        load: gives the three parts of the source's full name, what stands behind its colon, the
-            folder of data files (or None) and a seed.
-        formula: how its sensitive attribute can be computed.
-    """
-
-    load: Callable[[str, str, Path | None, int], Split]
+    format: SourceFormat | None = None
+    attribution: str = ""
+    private: Callable[[str, str, Path | None, int], Split] | None = None
     formula: Formula = ""
+    columns: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def needs_path(self) -> bool:
+        """Whether a path stands behind its name: ``npz:PATH``."""
+        return self.by_path or self.format is not None

@@ -163,7 +163,11 @@ def presets() -> str:
 
 def data_sets() -> str:
     """The names that ``data.name`` takes."""
-    names = [f"`{name}{':PATH' if spec.by_path else ''}`" for name, spec in DATASETS.items()]
+    names = [
+        f"`{name}{':PATH' if spec.needs_path else ''}`"
+        for name, spec in DATASETS.items()
+        if spec.load or spec.format
+    ]
     return "## Data sets\n\n" + ", ".join(names) + "\n"
 
 

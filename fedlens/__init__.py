@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from fedlens.api.budgets import Budget, Calibration, budget, calibrate
     from fedlens.api.diagnoses import diagnose, power
     from fedlens.api.hints import hints
-    from fedlens.api.nodes import check_node, prepare_node
+    from fedlens.api.nodes import NodePreparation, check_node, prepare_node
     from fedlens.api.presets import preset_names
     from fedlens.api.probes import ProbeAnswer, probe, probe_price
     from fedlens.api.runs import Run, open_run
@@ -50,6 +50,7 @@ __all__ = [
     "Calibration",
     "ExitStatus",
     "FedlensError",
+    "NodePreparation",
     "ProbeAnswer",
     "Provenance",
     "Run",
@@ -87,6 +88,7 @@ _PLACES = {
     "diagnose": "diagnoses",
     "power": "diagnoses",
     "hints": "hints",
+    "NodePreparation": "nodes",
     "check_node": "nodes",
     "prepare_node": "nodes",
     "preset_names": "presets",

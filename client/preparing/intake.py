@@ -24,10 +24,10 @@ from fedlens.client.preparing.identities import (
     write_fingerprints,
 )
 from fedlens.client.preparing.labels import LEAVE_OUT, AgreedNames
-from fedlens.client.preparing.looks import Looks
+from fedlens.client.preparing.report import Looks
 from fedlens.data.formats.decoding import pixels_of
 from fedlens.data.formats.formats import LabelledRecord, RecordSource
-from fedlens.data.formats.records import TRAIN, SourceError, UnusableRecord
+from fedlens.data.formats.records import OVERSIZED, TRAIN, SourceError, UnusableRecord
 from fedlens.data.labelled.pictures import OversizedPictureError, UnreadablePictureError
 from fedlens.foundation.errors import FedlensError, WrongUse
 
@@ -241,7 +241,7 @@ class Intake:
 
 def _kind_of(error: Exception) -> str:
     if isinstance(error, OversizedPictureError):
-        return "a picture of over 64 million pixels or 64 MiB"
+        return OVERSIZED
     return "a picture that cannot be decoded"
 
 

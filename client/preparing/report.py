@@ -1,17 +1,24 @@
-"""What a node holds, for its owner alone: these are counts of real people and stay here."""
+"""What a node holds, for its owner alone: counts and pictures of real people, which stay here."""
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
 
 from fedlens.client.node.store import open_store
+from fedlens.models.shapes import ImageShape
 
 ROWS = 65_536
+EACH, MOST_CLASSES = 8, 40
+"""Pictures of a class on the sheet, and classes."""
+GAP, LEAST_SIDE = 2, 48
 
 
 @dataclass(frozen=True)
@@ -97,3 +104,31 @@ def report_on(
         examples={why: list(where) for why, where in (examples or {}).items()},
         notes=list(notes),
     )
+
+
+class Looks:
+    """A sheet of the first pictures of each class, as the federation will have them."""
+
+    def __init__(self, classes: Sequence[str], shape: ImageShape) -> None:
+        self._rows = min(len(classes), MOST_CLASSES)
+        self._shape = shape
+        self._kept: dict[int, list[NDArray[np.uint8]]] = {}
+
+    def add(self, label: int, pixels: NDArray[np.uint8]) -> None:
+        """Keep a picture uint8 [channels, side, side], if its class has room."""
+        if label < self._rows and len(self._kept.setdefault(label, [])) < EACH:
+            self._kept[label].append(pixels)
+
+    def png(self) -> bytes:
+        """The sheet; pixels are repeated, never smoothed."""
+        times = max(1, -(-LEAST_SIDE // self._shape[1]))
+        side = times * self._shape[1] + GAP
+        sheet = np.full((self._rows * side, EACH * side, 3), 128, np.uint8)
+        for label, pictures in self._kept.items():
+            for place, pixels in enumerate(pictures):
+                large = np.repeat(np.repeat(np.moveaxis(pixels, 0, 2), times, 0), times, 1)
+                top, left = label * side, place * side
+                sheet[top : top + side - GAP, left : left + side - GAP] = large
+        file = io.BytesIO()
+        Image.fromarray(sheet).save(file, "PNG")
+        return file.getvalue()

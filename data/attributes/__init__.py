@@ -1,55 +1,34 @@
-"""Sources of private data by name: ours, and those of other packages that are installed.
-
-Adding one is a file with a `PrivateSource` and a line here.
-"""
+"""Private data: records with an attribute to keep and one to hide, in three parts."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from fedlens.data.spec import PrivateSource
+from fedlens.data.dataset import DatasetError
+from fedlens.data.registry import DATASETS
 from fedlens.foundation.errors import WrongUse
-from fedlens.foundation.registry import Registry
 from fedlens.privatizers.private_data import PrivateDataError, Split
-
-_HERE = "fedlens.data.attributes"
-SOURCES: Registry[PrivateSource] = Registry(
-    "source of private data",
-    "fedlens.private_sources",
-    {
-        "mnist-greater5": f"{_HERE}.digits:MNIST_GREATER5",
-        "amnist": f"{_HERE}.digits:AMNIST",
-        "mnist-thickness": f"{_HERE}.digits:MNIST_THICKNESS",
-        "embedded-mnist-greater5": f"{_HERE}.digits:EMBEDDED_GREATER5",
-        "embedded-amnist": f"{_HERE}.digits:EMBEDDED_AMNIST",
-        "embedded-mnist-thickness": f"{_HERE}.digits:EMBEDDED_THICKNESS",
-        "household": f"{_HERE}.household:HOUSEHOLD",
-        "embedded-household": f"{_HERE}.household:SIMULATED_HOUSEHOLD",
-        "orl": f"{_HERE}.orl:ORL",
-        "celeba": f"{_HERE}.celeba:CELEBA",
-        "facescrub": f"{_HERE}.facescrub:FACESCRUB",
-        "utkface": f"{_HERE}.utkface:UTKFACE",
-        "cifar100": f"{_HERE}.cifar100:CIFAR100",
-        "eco": f"{_HERE}.eco:ECO",
-        "folder": "fedlens.data.labelled.folder:LABELLED_FOLDER",
-        "npz": "fedlens.data.labelled.arrays:LABELLED_ARRAYS",
-        "series": "fedlens.data.labelled.series:LABELLED_SERIES",
-        "mixture": f"{_HERE}.mixture:MIXTURE",
-    },
-)
 
 
 def load_private(name: str, data_dir: Path | str | None = None, seed: int = 0) -> Split:
-    """The three parts of the source ``name`` (``kind`` or ``kind:argument``), dealt by ``seed``.
+    """The three parts of the data set ``name`` (``kind`` or ``kind:argument``), dealt by ``seed``.
 
     Raises:
-        PrivateDataError: there is no such source, or its data has nothing to hide.
-        DatasetError: its files are nowhere or damaged.
+        PrivateDataError: there is no such data set, its files are nowhere or damaged, or it has
+            nothing to hide.
         PluginError: it is another package's and cannot be loaded.
     """
+    from fedlens.data.formats.gathered import split_records
+
     kind, _, argument = name.partition(":")
     try:
-        source = SOURCES[kind]
-    except WrongUse as error:
+        spec = DATASETS[kind]
+        if spec.private is not None:
+            return spec.private(name, argument, None if data_dir is None else Path(data_dir), seed)
+        if spec.format is not None:
+            return split_records(name, seed)
+    except PrivateDataError:
+        raise
+    except (DatasetError, WrongUse) as error:
         raise PrivateDataError(str(error)) from None
-    return source.load(name, argument, None if data_dir is None else Path(data_dir), seed)
+    raise PrivateDataError(f"{name}: has no attribute to hide; choose another data set")

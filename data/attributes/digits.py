@@ -12,7 +12,7 @@ from fedlens.data.attributes.pictures import labelled_pictures
 from fedlens.data.attributes.thickness import NORMAL, AnnotatedRule, stroke_widths
 from fedlens.data.dataset import Dataset
 from fedlens.data.registry import load
-from fedlens.data.spec import PrivateSource
+from fedlens.data.spec import DatasetSpec
 from fedlens.privatizers.private_data import PrivateData, PrivateDataError, Split, split_in_two
 
 Part = tuple[NDArray[np.uint8], NDArray[np.int64]]
@@ -85,9 +85,17 @@ def _median(widths: NDArray[np.float64]) -> float:
     return float(np.median(widths)) if len(widths) else 0.0
 
 
-MNIST_GREATER5 = PrivateSource(digits(greater_than_five, "mnist"))
-AMNIST = PrivateSource(digits(annotated, "mnist"), "ink")
-MNIST_THICKNESS = PrivateSource(digits(thickness, "mnist"), "strokes")
-EMBEDDED_GREATER5 = PrivateSource(digits(greater_than_five, "embedded"))
-EMBEDDED_AMNIST = PrivateSource(digits(annotated, "embedded"), "ink")
-EMBEDDED_THICKNESS = PrivateSource(digits(thickness, "embedded"), "strokes")
+MNIST_GREATER5 = DatasetSpec("MNIST, above 5", private=digits(greater_than_five, "mnist"))
+AMNIST = DatasetSpec("Annotated MNIST", private=digits(annotated, "mnist"), formula="ink")
+MNIST_THICKNESS = DatasetSpec(
+    "MNIST, thickness", private=digits(thickness, "mnist"), formula="strokes"
+)
+EMBEDDED_GREATER5 = DatasetSpec(
+    "Embedded digits, above 5", private=digits(greater_than_five, "embedded")
+)
+EMBEDDED_AMNIST = DatasetSpec(
+    "Embedded digits, annotated", private=digits(annotated, "embedded"), formula="ink"
+)
+EMBEDDED_THICKNESS = DatasetSpec(
+    "Embedded digits, thickness", private=digits(thickness, "embedded"), formula="strokes"
+)

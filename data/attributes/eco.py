@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fedlens.data.attributes.load_days import HOURS, LoadDays, split_households
 from fedlens.data.attributes.options import parse_options
-from fedlens.data.spec import PrivateSource
+from fedlens.data.spec import DatasetSpec
 from fedlens.privatizers.private_data import PrivateDataError, Split
 
 SECONDS = 3600
@@ -112,4 +112,4 @@ def _power(path: Path) -> NDArray[np.float32] | None:
     return means
 
 
-ECO = PrivateSource(load_eco)
+ECO = DatasetSpec("ECO loads", private=load_eco)

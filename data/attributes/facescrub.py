@@ -8,7 +8,7 @@ import numpy as np
 
 from fedlens.data.attributes.options import parse_options
 from fedlens.data.attributes.pictures import labelled_pictures, read_pictures, split_at_random
-from fedlens.data.spec import PrivateSource
+from fedlens.data.spec import DatasetSpec
 from fedlens.privatizers.private_data import PrivateDataError, Split
 
 GENDERS = ("actors", "actresses")
@@ -66,4 +66,4 @@ def _faces(person: Path) -> list[Path]:
     return sorted(path for path in person.iterdir() if path.suffix.lower() in SUFFIXES)
 
 
-FACESCRUB = PrivateSource(load_facescrub)
+FACESCRUB = DatasetSpec("FaceScrub", private=load_facescrub)

@@ -12,7 +12,7 @@ from fedlens.data.attributes.household_model import simulate_households
 from fedlens.data.attributes.load_days import HOURS, LoadDays, split_households
 from fedlens.data.attributes.places import find_file
 from fedlens.data.mapped_arrays import unread
-from fedlens.data.spec import PrivateSource
+from fedlens.data.spec import DatasetSpec
 from fedlens.privatizers.private_data import PrivateDataError, Split
 
 FILE = "household.npz"
@@ -71,5 +71,5 @@ def _clock(name: str, argument: str) -> bool:
     return argument == "clock"
 
 
-HOUSEHOLD = PrivateSource(load_household)
-SIMULATED_HOUSEHOLD = PrivateSource(load_simulated_household)
+HOUSEHOLD = DatasetSpec("Household loads", private=load_household)
+SIMULATED_HOUSEHOLD = DatasetSpec("Simulated household loads", private=load_simulated_household)

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from fedlens.data.spec import PrivateSource
+from fedlens.data.spec import DatasetSpec
 from fedlens.privatizers.private_data import PrivateData, PrivateDataError, Split
 
 SIGMA = 0.05
@@ -67,4 +67,4 @@ def load_mixture(name: str, argument: str, data_dir: Path | None, seed: int) -> 
     return Split(*parts)
 
 
-MIXTURE = PrivateSource(load_mixture, "coordinate")
+MIXTURE = DatasetSpec("Mixture of points", private=load_mixture, formula="coordinate")

@@ -17,7 +17,7 @@ import torch
 from fedlens.data.attributes.options import parse_options
 from fedlens.data.attributes.pictures import labelled_pictures, read_picture
 from fedlens.data.attributes.places import find_file
-from fedlens.data.spec import PrivateSource
+from fedlens.data.spec import DatasetSpec
 from fedlens.privatizers.private_data import PrivateData, PrivateDataError, Split
 
 FILE = "orl_faces.zip"
@@ -93,4 +93,4 @@ def read_faces(path: Path, side: int, name: str) -> PrivateData:
     return labelled_pictures(name, np.stack(images), people, people, (classes, classes), people)
 
 
-ORL = PrivateSource(load_orl)
+ORL = DatasetSpec("ORL faces", private=load_orl)

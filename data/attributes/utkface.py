@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fedlens.data.attributes.options import parse_options
 from fedlens.data.attributes.pictures import labelled_pictures, read_pictures, split_at_random
-from fedlens.data.spec import PrivateSource
+from fedlens.data.spec import DatasetSpec
 from fedlens.privatizers.private_data import PrivateDataError, Split
 
 NAMED = re.compile(r"(\d{1,3})_([01])_([0-4])_\d+\.(?:jpg|jpeg|png)(?:\.chip\.jpg)?")
@@ -57,4 +57,4 @@ def _classes(numbers: NDArray[np.int64], attribute: str) -> NDArray[np.int64]:
     return np.digitize(column, AGES).astype(np.int64) if attribute == "age" else column
 
 
-UTKFACE = PrivateSource(load_utkface)
+UTKFACE = DatasetSpec("UTKFace", private=load_utkface)

@@ -23,6 +23,7 @@ from fedlens.data.formats.records import (
 )
 from fedlens.data.labelled.arrays import names_of, pictures_of
 from fedlens.data.mapped_arrays import map_array
+from fedlens.data.spec import DatasetSpec
 
 IMAGES = "images"
 SINGULAR = {"labels": "label", "users": "user", "user_ids": "user"}
@@ -103,4 +104,7 @@ def _fits(path: Path) -> bool:
     return path.is_file() and path.suffix.lower() == ".npz"
 
 
-ARCHIVE = SourceFormat("NumPy archive", _fits, npz_records)
+ARCHIVE = DatasetSpec("NumPy archive by columns", format=SourceFormat(_fits, npz_records))
+MEDMNIST = DatasetSpec(
+    "MedMNIST", format=ARCHIVE.format, attribution="MedMNIST by Yang et al. (2023); see its licence"
+)

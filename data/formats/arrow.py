@@ -1,6 +1,6 @@
 """Hugging Face data sets on the disk: ``save_to_disk`` folders, Parquet files, flwr partitions.
 
-Read with pyarrow alone, a batch at a time; neither ``datasets`` nor any code of a data set runs.
+Read with pyarrow alone, in a child process; neither ``datasets`` nor any code of a data set runs.
 """
 
 from __future__ import annotations
@@ -13,24 +13,26 @@ from typing import Any
 
 import numpy as np
 
-from fedlens.data.formats.arrow_batches import batches
 from fedlens.data.formats.records import (
+    OVERSIZED,
     TEST,
     TRAIN,
     Found,
+    OutsideError,
     Picture,
     SourceColumns,
     SourceError,
     SourceFormat,
     SourceRecord,
     UnusableRecord,
+    inside,
     naming,
     reason,
 )
-from fedlens.data.labelled.folder import inside
-from fedlens.privatizers.private_data import PrivateDataError
+from fedlens.data.isolated.process import IsolatedError, read_isolated
+from fedlens.data.spec import DatasetSpec
 
-IMAGE_COLUMNS = ("image", "img", "picture", "pixel_values")
+_READERS = "fedlens.data.isolated.arrow"
 PARTITION = "partition_"
 _WORDS = re.compile(r"[-_.]")
 
@@ -87,29 +89,57 @@ def _order(path: Path) -> tuple[str, int, str]:
 
 
 def _file(root: Path, file: Path, columns: SourceColumns) -> Iterator[Found]:
-    import pyarrow
-
     name = str(file.relative_to(root))
     words = file.relative_to(root).parts
     partitions = [word.removeprefix(PARTITION) for word in words if word.startswith(PARTITION)]
     known = {"partition": partitions[0]} if partitions else {}
-    part = _part(words)
+    part, row = _part(words), 0
     try:
-        row, schema = 0, None
-        for batch in batches(file):
-            if schema is None:
-                schema = _Schema(file, batch.schema, columns)
-            for values in batch.select(schema.columns).to_pylist():
-                yield schema.record(root, f"{name} row {row}", values, known, part)
-                row += 1
-    except (
-        pyarrow.ArrowException,
-        OSError,
-        MemoryError,
-        UnicodeDecodeError,
-        OverflowError,
-    ) as error:
+        for said, content in read_isolated(f"{_READERS}:read_pictures", file, columns.image):
+            if "image" in said:
+                _check_image(file, said)
+                continue
+            start = 0
+            for place, told in enumerate(said["pictures"]):
+                where, end = f"{name} row {row}", start + _size(told)
+                picture = _picture(root, where, told, content[start:end])
+                start, row = end, row + 1
+                if isinstance(picture, UnusableRecord):
+                    yield picture
+                    continue
+                held = {key: column[place] for key, column in said["values"].items()}
+                values = {key: value for key, value in held.items() if value is not None}
+                yield SourceRecord(where, picture, {**values, **known}, part)
+    except (IsolatedError, OSError) as error:
         raise SourceError(f"{file}: cannot be read on ({reason(error)}); write it anew") from None
+
+
+def _check_image(file: Path, said: dict[str, Any]) -> None:
+    if said["image"] is None:
+        raise SourceError(
+            f"{file}: which column has the pictures? {naming('image')}; there are "
+            f"{', '.join(said['names'])}"
+        )
+
+
+def _size(told: Any) -> int:
+    """Bytes of a picture that come beside."""
+    return int(told[1]) if isinstance(told, list) and len(told) > 1 else 0
+
+
+def _picture(root: Path, where: str, told: Any, content: bytes) -> Picture | UnusableRecord:
+    """A picture's bytes, its file below the folder, or its pixels."""
+    if told is None:
+        return UnusableRecord(where, "no picture")
+    if isinstance(told, str):
+        try:
+            return inside(root, told, where)
+        except OutsideError:
+            return UnusableRecord(where, "a path that leads out of the folder")
+    if told == ["large"]:
+        return UnusableRecord(where, OVERSIZED)
+    shape, _ = told
+    return content if shape is None else np.frombuffer(content, np.uint8).reshape(shape)
 
 
 def _part(words: tuple[str, ...]) -> str:
@@ -141,130 +171,6 @@ def hub_folder(name: str) -> Path:
     return files[0].parent
 
 
-class _Schema:
-    """Which column has the pictures, and names of classes."""
-
-    def __init__(self, file: Path, schema: Any, columns: SourceColumns) -> None:
-        names = list(schema.names)
-        wanted = (columns.image,) if columns.image else IMAGE_COLUMNS
-        found = [name for name in wanted if name in names]
-        features = _features(schema)
-        images = [n for n in names if isinstance(features.get(n), dict)
-                  and features[n].get("_type") == "Image"]  # fmt: skip
-        if not (found or images):
-            raise SourceError(
-                f"{file}: which column has the pictures? {naming('image')}; there are "
-                f"{', '.join(names)}"
-            )
-        self._image = (found or images)[0]
-        self.columns = _read_columns(file, schema, self._image)
-        self._classes = {
-            name: [str(one) for one in feature["names"]]
-            for name, feature in features.items()
-            if isinstance(feature, dict) and isinstance(feature.get("names"), list)
-        }
-
-    def record(
-        self, root: Path, where: str, row: dict[str, Any], known: dict[str, str], part: str
-    ) -> Found:
-        values = {
-            name: self._text(name, value)
-            for name, value in row.items()
-            if name != self._image and isinstance(value, str | int | float | bool)
-        }
-        try:
-            picture = _picture(root, where, row[self._image])
-        except PrivateDataError:
-            return UnusableRecord(where, "a path that leads out of the folder")
-        except (ValueError, TypeError, OverflowError):
-            return UnusableRecord(where, "no picture")
-        return SourceRecord(where, picture, {**values, **known}, part)
-
-    def _text(self, name: str, value: str | int | float | bool) -> str:
-        names = self._classes.get(name, [])
-        if isinstance(value, int) and 0 <= value < len(names):
-            return names[value]
-        return str(value)
-
-
-def _read_columns(file: Path, schema: Any, image: str) -> list[int]:
-    """Places of the columns that are read: the picture's and those of plain values.
-
-    Raises:
-        SourceError: within one picture a part of it may stand any number of times.
-    """
-    for one in schema:
-        if one.name == image and any(_may_repeat(part) for part in _parts(one.type)):
-            raise SourceError(
-                f"{file}: its column {image} is {one.type}, in which a part may stand for many; "
-                "write plain bytes or lists of numbers"
-            )
-    return [at for at, one in enumerate(schema) if one.name == image or _is_plain(one.type)]
-
-
-def _parts(kind: Any) -> Iterator[Any]:
-    """The kinds within a kind, however deep."""
-    from pyarrow import BaseExtensionType, types
-
-    if isinstance(kind, BaseExtensionType):
-        kind = kind.storage_type
-    if types.is_dictionary(kind):
-        kind = kind.value_type
-    for place in range(kind.num_fields):
-        yield kind.field(place).type
-        yield from _parts(kind.field(place).type)
-
-
-def _may_repeat(kind: Any) -> bool:
-    """Whether a value of this kind may lie once in a file for any number of its places."""
-    from pyarrow import types
-
-    tests = (
-        types.is_dictionary, types.is_run_end_encoded, types.is_string_view, types.is_binary_view,
-        types.is_list_view, types.is_large_list_view,
-    )  # fmt: skip
-    return any(test(kind) for test in tests)
-
-
-def _is_plain(kind: Any) -> bool:
-    """Whether values are texts, numbers or truth values."""
-    from pyarrow import BaseExtensionType, types
-
-    if isinstance(kind, BaseExtensionType):
-        return _is_plain(kind.storage_type)
-    if types.is_dictionary(kind):
-        return _is_plain(kind.value_type)
-    tests = (
-        types.is_string, types.is_large_string, types.is_string_view, types.is_integer,
-        types.is_floating, types.is_boolean,
-    )  # fmt: skip
-    return any(test(kind) for test in tests)
-
-
-def _picture(root: Path, where: str, value: Any) -> Picture:
-    """A picture's bytes, its file below the folder, or its pixels."""
-    if isinstance(value, bytes):
-        return value
-    if isinstance(value, dict) and isinstance(value.get("bytes"), bytes):
-        return bytes(value["bytes"])
-    if isinstance(value, dict) and isinstance(value.get("path"), str) and value["path"]:
-        return inside(root, value["path"], where)
-    pixels = np.asarray(value)
-    if pixels.dtype.kind not in "iu" or pixels.size == 0 or pixels.min() < 0 or pixels.max() > 255:
-        raise ValueError("no picture")
-    return pixels.astype(np.uint8)
-
-
-def _features(schema: Any) -> dict[str, Any]:
-    """What a file says of its columns; nothing where it does not."""
-    try:
-        said = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
-        features = said.get("info", {}).get("features", {})
-        return features if isinstance(features, dict) else {}
-    except (ValueError, AttributeError, RecursionError):
-        return {}
-
-
 def _fits(path: Path) -> bool:
     if path.is_file():
         return path.suffix == ".arrow" or (path.suffix == ".parquet" and _has_pictures(path))
@@ -281,20 +187,19 @@ def _fits(path: Path) -> bool:
 
 def _has_pictures(table: Path) -> bool:
     """Whether a Parquet file has pictures itself, and not only their names."""
-    import pyarrow
-    import pyarrow.parquet as parquet
-
     try:
-        schema = parquet.read_schema(table)
-    except (pyarrow.ArrowException, OSError):
+        return any(said["binary"] for said, _ in read_isolated(f"{_READERS}:read_columns", table))
+    except (IsolatedError, OSError):
         return False
-    return any(
-        pyarrow.types.is_struct(kind) or pyarrow.types.is_binary(kind) for kind in schema.types
-    )
 
 
-HUGGING_FACE = SourceFormat(
-    "Hugging Face data set on the disk", _fits, arrow_records,
-    labels=("label", "labels", "class", "character", "digit", "fine_label"),
-    users=("user", "user_id", "client_id", "writer_id", "patient_id", "partition"),
-)  # fmt: skip
+HUGGING_FACE = DatasetSpec(
+    "Hugging Face data set",
+    format=SourceFormat(
+        _fits,
+        arrow_records,
+        labels=("label", "labels", "class", "character", "digit", "fine_label"),
+        users=("user", "user_id", "client_id", "writer_id", "patient_id", "partition"),
+        found=hub_folder,
+    ),
+)

@@ -18,6 +18,7 @@ from fedlens.data.formats.records import (
     SourceRecord,
     reason,
 )
+from fedlens.data.spec import Augmentation, DatasetSpec
 
 SIDE, CHANNELS = 32, 3
 PIXELS = CHANNELS * SIDE * SIDE
@@ -85,5 +86,16 @@ _HUNDRED = _Layout(
     {"train.bin": TRAIN, "test.bin": TEST},
     {"coarse": "coarse_label_names.txt", "fine": "fine_label_names.txt"},
 )
-CIFAR10 = SourceFormat("CIFAR-10", _TEN.fits, _TEN.records, classes=CIFAR10_CLASSES)
-CIFAR100 = SourceFormat("CIFAR-100", _HUNDRED.fits, _HUNDRED.records, labels=("coarse",))
+CIFAR10 = DatasetSpec(
+    "CIFAR-10",
+    augmentation=Augmentation("flips"),
+    format=SourceFormat(_TEN.fits, _TEN.records, classes=CIFAR10_CLASSES),
+    attribution="CIFAR-10 by Krizhevsky (2009)",
+)
+CIFAR100 = DatasetSpec(
+    "CIFAR-100",
+    augmentation=Augmentation("flips"),
+    format=SourceFormat(_HUNDRED.fits, _HUNDRED.records, labels=("coarse",)),
+    attribution="CIFAR-100 by Krizhevsky (2009)",
+    columns={"label": "coarse", "sensitive": "fine", "limit": "50000"},
+)

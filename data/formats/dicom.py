@@ -31,6 +31,7 @@ from fedlens.data.labelled.pictures import (
     UnreadablePictureError,
     check_plain_file,
 )
+from fedlens.data.spec import DatasetSpec
 
 SUFFIXES = (".dcm", ".dicom")
 MOST_TEXT = 64
@@ -164,4 +165,7 @@ def _fits(path: Path) -> bool:
     return next(files_below(path, SUFFIXES), None) is not None
 
 
-DICOM = SourceFormat("DICOM files", _fits, dicom_records, labels=("folder",), users=("PatientID",))
+DICOM = DatasetSpec(
+    "DICOM files",
+    format=SourceFormat(_fits, dicom_records, labels=("folder",), users=("PatientID",)),
+)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from fedlens.data.attributes.celeba import ATTRIBUTES, IMAGES, PARTITION, PEOPLE
 from fedlens.data.formats.records import (
     TEST,
     TRAIN,
+    VALIDATION,
     Found,
     SourceColumns,
     SourceError,
@@ -17,8 +17,11 @@ from fedlens.data.formats.records import (
     UnusableRecord,
     reason,
 )
+from fedlens.data.spec import Augmentation, DatasetSpec
 
-PARTS = {"0": TRAIN, "1": "validation", "2": TEST}
+IMAGES, ATTRIBUTES = "img_align_celeba", "list_attr_celeba.txt"
+PARTITION, PEOPLE = "list_eval_partition.txt", "identity_CelebA.txt"
+PARTS = {"0": TRAIN, "1": VALIDATION, "2": TEST}
 
 
 def celeba_records(path: Path, columns: SourceColumns) -> Iterator[Found]:
@@ -81,4 +84,11 @@ def _fits(path: Path) -> bool:
     return path.is_dir() and (path / ATTRIBUTES).is_file()
 
 
-CELEBA_FACES = SourceFormat("CelebA", _fits, celeba_records, labels=("Male",))
+CELEBA = DatasetSpec(
+    "CelebA",
+    augmentation=Augmentation("flips"),
+    format=SourceFormat(_fits, celeba_records, labels=("Male",)),
+    attribution="CelebA by Liu et al. (2015); for research",
+    columns={"label": "Male", "sensitive": "Smiling", "side": "64"},
+)
+"""Bertran et al. 2019 (section 5.2) keep the gender and hide the smile, or the other way round."""

@@ -17,6 +17,7 @@ from fedlens.data.formats.records import (
     UnusableRecord,
 )
 from fedlens.data.labelled.pictures import SUFFIXES
+from fedlens.data.spec import DatasetSpec
 
 MOST_SORTED = 65_536
 """Names in one folder beyond which they are read as they lie: no list of them is kept."""
@@ -101,4 +102,4 @@ def _fits(path: Path) -> bool:
     return path.is_dir() and any(entry.is_dir() for entry in _entries(path))
 
 
-FOLDER_TREE = SourceFormat("Class folders", _fits, folder_records)
+TREE = DatasetSpec("Class folders, resized", format=SourceFormat(_fits, folder_records))

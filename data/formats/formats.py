@@ -1,4 +1,4 @@
-"""Formats by name, which of them a path has, and a source's records with label and user."""
+"""Which format a path has, and a source's records with label and user."""
 
 from __future__ import annotations
 
@@ -16,29 +16,8 @@ from fedlens.data.formats.records import (
     UnusableRecord,
     naming,
 )
-from fedlens.foundation.errors import WrongUse
-from fedlens.foundation.registry import Registry
+from fedlens.data.registry import DATASETS, format_of
 
-_HERE = "fedlens.data.formats"
-SOURCE_FORMATS: Registry[SourceFormat] = Registry(
-    "source format",
-    "fedlens.source_formats",
-    {
-        "celeba": f"{_HERE}.faces:CELEBA_FACES",
-        "svhn": f"{_HERE}.svhn:SVHN",
-        "cifar10": f"{_HERE}.cifar:CIFAR10",
-        "cifar100": f"{_HERE}.cifar:CIFAR100",
-        "idx": f"{_HERE}.idx_files:IDX",
-        "hf": f"{_HERE}.arrow:HUGGING_FACE",
-        "webdataset": f"{_HERE}.tars:WEBDATASET",
-        "manifest": f"{_HERE}.manifests:MANIFEST",
-        "archive": f"{_HERE}.archives:ARCHIVE",
-        "leaf": f"{_HERE}.leaf:LEAF",
-        "dicom": f"{_HERE}.dicom:DICOM",
-        "tree": f"{_HERE}.folders:FOLDER_TREE",
-    },
-)
-"""In the order in which a path is asked whether it is one: the first that fits."""
 ONE, EACH = "one", "each"
 """Whose records are, where no column says: one user's, or each a user's of its own."""
 
@@ -163,20 +142,23 @@ def open_source(
     if not (where.is_file() or where.is_dir()):
         raise SourceError(f"{where}: is no plain file or folder; give one")
     name = kind or _kind_of(where)
-    if name not in SOURCE_FORMATS:
-        raise WrongUse(SOURCE_FORMATS.unknown(name))
     return RecordSource(
-        where, name, SOURCE_FORMATS[name], label, user, owner, needs_user, SourceColumns(image)
+        where, name, format_of(name), label, user, owner, needs_user, SourceColumns(image)
     )
 
 
 def _kind_of(path: Path) -> str:
     if path.is_dir() and next(path.iterdir(), None) is None:
         raise SourceError(f"{path}: is empty; put records into it")
-    for name in SOURCE_FORMATS:
-        if SOURCE_FORMATS[name].fits(path):
-            return name
+    known: dict[object, str] = {}
+    for name in DATASETS:
+        found = DATASETS[name].format
+        if found is not None and found.fits not in known:
+            if found.fits(path):
+                return name
+            known[found.fits] = name
+    names = ", ".join(known.values())
     raise SourceError(
-        f"{path}: is none of {', '.join(SOURCE_FORMATS)}; see the page on providing data, or name "
-        "the format with --format"
+        f"{path}: is none of {names}; see the page on providing data, or name the format with "
+        "--format"
     )

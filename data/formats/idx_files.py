@@ -22,6 +22,7 @@ from fedlens.data.formats.records import (
 )
 from fedlens.data.formats.unpacking import unpacked
 from fedlens.data.idx import IMAGES_MAGIC, LABELS_MAGIC, mapped_body
+from fedlens.data.spec import Augmentation, DatasetSpec
 
 IMAGES_FILE = re.compile(r"(.*?)[-_.]?images[-_.]idx3[-_.]ubyte(\.gz)?$")
 EMNIST_FILE = re.compile(r"emnist-[a-z]+-(train|test)$")
@@ -103,4 +104,10 @@ def _fits(path: Path) -> bool:
     return any(_stem(one) is not None for one in path.iterdir())
 
 
-IDX = SourceFormat("IDX files", _fits, idx_records)
+IDX = DatasetSpec("IDX files", format=SourceFormat(_fits, idx_records))
+EMNIST = DatasetSpec(
+    "EMNIST",
+    augmentation=Augmentation("affine"),
+    format=IDX.format,
+    attribution="EMNIST by Cohen et al. (2017), from NIST data",
+)

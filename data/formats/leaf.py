@@ -20,6 +20,7 @@ from fedlens.data.formats.records import (
     part_of,
     reason,
 )
+from fedlens.data.spec import Augmentation, DatasetSpec
 
 BLOCK = 2**20
 MOST_TEXT = 2**28
@@ -157,4 +158,12 @@ def _fits(path: Path) -> bool:
     return bool(_files(path)) and any("data" in file.name for file in _files(path))
 
 
-LEAF = SourceFormat("LEAF JSON (FEMNIST)", _fits, leaf_records, classes=FEMNIST_CLASSES)
+LEAF = DatasetSpec(
+    "LEAF JSON (FEMNIST)", format=SourceFormat(_fits, leaf_records, classes=FEMNIST_CLASSES)
+)
+FEMNIST = DatasetSpec(
+    "FEMNIST",
+    augmentation=Augmentation("affine"),
+    format=LEAF.format,
+    attribution="FEMNIST by Caldas et al. (2018), from NIST data",
+)

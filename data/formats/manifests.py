@@ -7,18 +7,20 @@ from pathlib import Path
 
 from fedlens.data.formats.records import (
     Found,
+    OutsideError,
     SourceColumns,
     SourceError,
     SourceFormat,
     SourceRecord,
     UnusableRecord,
+    inside,
     naming,
     part_of,
 )
-from fedlens.data.labelled.folder import FILE_COLUMNS, inside
 from fedlens.data.labelled.tables import SUFFIXES, read_rows
-from fedlens.privatizers.private_data import PrivateDataError
+from fedlens.data.spec import DatasetSpec
 
+FILE_COLUMNS = ("file", "path", "filename", "file_name", "image")
 NAMES = ("manifest.csv", "manifest.parquet")
 PART_COLUMNS = ("part", "split")
 
@@ -47,7 +49,7 @@ def manifest_records(path: Path, columns: SourceColumns) -> Iterator[Found]:
             continue
         try:
             file = inside(root, name, where)
-        except PrivateDataError:
+        except OutsideError:
             yield UnusableRecord(f"{where} ({name[:80]})", "a path that leads out of the folder")
             continue
         part = next((part_of(row[key]) for key in PART_COLUMNS if key in row), "")
@@ -66,12 +68,14 @@ def _file_column(table: Path, row: dict[str, str], columns: SourceColumns) -> st
 
 
 def _table(folder: Path) -> Path:
-    found = [folder / name for name in NAMES if (folder / name).is_file()]
-    found = found[:1] or sorted(p for p in folder.iterdir() if p.suffix.lower() in SUFFIXES)
+    found = [folder / name for name in NAMES if (folder / name).is_file()][:1]
+    found = found or sorted(p for p in folder.iterdir() if p.suffix.lower() in SUFFIXES)
     if len(found) != 1:
         there = ", ".join(path.name for path in found) or "no table"
-        raise SourceError(f"{folder}: has {there}; name the one table to read")
-    return found[0]
+        raise SourceError(
+            f"{folder}: has {there}; give one manifest.csv, or name the table itself as the path"
+        )
+    return inside(folder, found[0].name, str(found[0]))
 
 
 def _fits(path: Path) -> bool:
@@ -82,8 +86,17 @@ def _fits(path: Path) -> bool:
     )
 
 
-MANIFEST = SourceFormat(
-    "Pictures with a manifest", _fits, manifest_records,
-    labels=("label", "class", "category", "diagnosis", "target"),
-    users=("user", "user_id", "patient", "patient_id", "subject", "client_id", "owner"),
-)  # fmt: skip
+MANIFEST = DatasetSpec(
+    "Pictures with a manifest",
+    format=SourceFormat(
+        _fits,
+        manifest_records,
+        labels=("label", "class", "category", "diagnosis", "target"),
+        users=("user", "user_id", "patient", "patient_id", "subject", "client_id", "owner"),
+    ),
+)
+FOLDER = DatasetSpec(
+    "Labelled folder",
+    format=SourceFormat(_fits, manifest_records, labels=(), users=()),
+)
+"""The same, of which each attribute's column is named."""

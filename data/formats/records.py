@@ -17,12 +17,17 @@ from fedlens.data.dataset import DatasetError
 
 Picture = Path | bytes | NDArray[np.uint8]
 """A file, a file's bytes, or pixels uint8 [h, w] or [h, w, 3]."""
-TRAIN, TEST = "train", "test"
+TRAIN, VALIDATION, TEST = "train", "validation", "test"
 LONGEST_REASON = 200
+OVERSIZED = "a picture of over 64 million pixels or 64 MiB"
 
 
 class SourceError(DatasetError):
     """A source that cannot be read on from here; the message names the place and the mend."""
+
+
+class OutsideError(SourceError):
+    """A path that leads out of its folder; what lies there is never opened."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,20 +89,20 @@ class SourceFormat:
     """One layout that records may lie in.
 
     Attributes:
-        title: as people read it.
         fits: whether a path looks like one; reads names, at most a head.
         records: its records, in the order in which they lie.
         labels: columns that may be the class, the first that is there.
         users: columns that may be the user.
         classes: names of its classes in the order of their numbers, where the layout fixes them.
+        found: where a name that is no path lies on the disk, fetched if need be.
     """
 
-    title: str
     fits: Callable[[Path], bool]
     records: Callable[[Path, SourceColumns], Iterator[Found]]
     labels: tuple[str, ...] = ("label",)
     users: tuple[str, ...] = ("user",)
     classes: tuple[str, ...] = ()
+    found: Callable[[str], Path] | None = None
 
 
 def reason(error: BaseException) -> str:
@@ -111,3 +116,19 @@ def part_of(name: str) -> str:
         if name == known or name.startswith((f"{known}-", f"{known}_", f"{known}.")):
             return known
     return name
+
+
+def inside(root: Path, name: str, where: str) -> Path:
+    """``root / name``, if that lies in ``root``, links followed.
+
+    Raises:
+        OutsideError: it leads out.
+    """
+    path = root / name
+    try:
+        safe = path.resolve().is_relative_to(root.resolve()) and "\0" not in name
+    except (OSError, ValueError, RuntimeError):
+        safe = False
+    if not safe:
+        raise OutsideError(f"{where} leads out of {root}; only files below it are read")
+    return path

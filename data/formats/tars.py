@@ -22,6 +22,7 @@ from fedlens.data.formats.records import (
 )
 from fedlens.data.formats.unpacking import BoundedReader, is_gzip
 from fedlens.data.labelled.pictures import MOST_BYTES, SUFFIXES
+from fedlens.data.spec import DatasetSpec
 from fedlens.foundation.tars import DAMAGED, CautiousMember, EndingStream
 
 ENDINGS = (".tar", ".tar.gz", ".tgz")
@@ -132,7 +133,9 @@ def _fits(path: Path) -> bool:
     return _is_shard(path) if path.is_file() else any(_is_shard(one) for one in path.iterdir())
 
 
-WEBDATASET = SourceFormat(
-    "WebDataset shards", _fits, tar_records,
-    users=("user", "user_id", "patient_id", "client_id", "writer_id"),
-)  # fmt: skip
+WEBDATASET = DatasetSpec(
+    "WebDataset shards",
+    format=SourceFormat(
+        _fits, tar_records, users=("user", "user_id", "patient_id", "client_id", "writer_id")
+    ),
+)

@@ -13,11 +13,10 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from fedlens.data.attributes.options import Options, parse_options
-from fedlens.data.labelled.labels import OwnRecords, dealt
+from fedlens.data.labelled.labels import OwnRecords, deal, keys_of
 from fedlens.data.labelled.pictures import check_side, resizing_note, squared, usual_side
 from fedlens.data.labelled.series import as_series
 from fedlens.data.mapped_arrays import unread
-from fedlens.data.spec import PrivateSource
 from fedlens.models.pixels import from_pixels
 from fedlens.privatizers.private_data import PrivateDataError, Split
 
@@ -44,7 +43,7 @@ def load_labelled_arrays(name: str, argument: str, data_dir: Path | None, seed: 
         PrivateDataError: as :func:`read_labelled_arrays`, and where an attribute has one value or
             a part lacks one.
     """
-    return dealt(read_labelled_arrays(name, argument), seed)
+    return deal(read_labelled_arrays(name, argument), seed)
 
 
 def read_labelled_arrays(name: str, argument: str) -> OwnRecords:
@@ -73,13 +72,15 @@ def read_labelled_arrays(name: str, argument: str) -> OwnRecords:
             f"npz: which array is utility? name it: npz:{options.path},utility=NAME"
         )
     pixels, notes = _resized(options, pixels)
+    images = from_pixels(pixels)
     return OwnRecords(
         name=name,
         path=options.path,
-        records=from_pixels(pixels),
+        records=images,
         utility=columns["utility"],
         sensitive=columns["sensitive"],
         owners=columns.get("owner"),
+        keys=keys_of(columns.get("owner"), images),
         notes=notes,
     )
 
@@ -217,6 +218,3 @@ def _texts(
         )
     flat = column.ravel().tolist()
     return [one.decode("utf-8", "replace") if isinstance(one, bytes) else str(one) for one in flat]
-
-
-LABELLED_ARRAYS = PrivateSource(load_labelled_arrays)

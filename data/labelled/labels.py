@@ -16,8 +16,9 @@ from fedlens.privatizers.private_data import PrivateData, PrivateDataError, Spli
 
 MOST_VALUES = {"utility": 1000, "sensitive": 100}
 """More values are a measurement rather than an attribute; they would size the networks."""
-TEST_SHARE, TRAIN_SHARE = 0.2, 0.4
-"""Of the owners, about: for scoring, and for filters; attackers have the rest."""
+TEST_PART, TEST_SHARE, TRAIN_SHARE = 2, 0.2, 0.4
+"""The part for scoring; its share of the owners, about, and that for filters; attackers have the
+rest."""
 SHOWN = 5
 
 
@@ -35,6 +36,8 @@ class OwnRecords:
         limits: least and greatest value of a record's entry.
         unit: what a record's entries are multiplied with to be what was read.
         steps: of a series; 0 of other records.
+        keys: what decides each record's part: its owner, else a digest of the record, by which
+            records that are the same are never in two parts.
         notes: what was left out or changed, a line each, for people.
     """
 
@@ -44,6 +47,7 @@ class OwnRecords:
     utility: list[str] | None
     sensitive: list[str]
     owners: list[str] | None
+    keys: list[bytes]
     limits: tuple[float, float] = (-1.0, 1.0)
     unit: float = 1.0
     steps: int = 0
@@ -85,11 +89,13 @@ def parts_of(keys: Sequence[bytes], seed: int) -> NDArray[np.int64]:
     key = f"fedlens parts {seed}".encode()
     known = {one: _share(one, key) for one in set(keys)}
     shares = np.array([known[one] for one in keys])
-    return np.where(shares < TEST_SHARE, 2, np.where(shares < TEST_SHARE + TRAIN_SHARE, 0, 1))
+    return np.where(
+        shares < TEST_SHARE, TEST_PART, np.where(shares < TEST_SHARE + TRAIN_SHARE, 0, 1)
+    )
 
 
-def dealt(own: OwnRecords, seed: int) -> Split:
-    """The records in three parts, by owner where owners are known, else by the record itself.
+def deal(own: OwnRecords, seed: int, parts: NDArray[np.int64] | None = None) -> Split:
+    """The records in three parts: those given, else by owner (by the record, without owners).
 
     Raises:
         PrivateDataError: an attribute has one value, or a part lacks records or a value.
@@ -102,7 +108,8 @@ def dealt(own: OwnRecords, seed: int) -> Split:
         )
     used, utility = _utility(own)
     owners = None if own.owners is None else np.unique(own.owners, return_inverse=True)[1]
-    parts = parts_of(part_keys(own), seed)
+    published = parts is not None
+    parts = parts_of(own.keys, seed) if parts is None else parts
     shape = (len(own.records), own.steps) if own.steps else (len(own.records),)
     sensitive = sensitive.reshape(shape)
     _check_parts(own, names, sensitive, parts, seed)
@@ -122,26 +129,24 @@ def dealt(own: OwnRecords, seed: int) -> Split:
         unit=own.unit,
     )
     train, attack, test = (whole.take(torch.from_numpy(parts == part)) for part in range(3))
-    by = "record" if own.owners is None else "owner"
+    by = "its publisher" if published else "record" if own.owners is None else "owner"
     sizes = f"{len(train)} records for filters, {len(attack)} for attackers, {len(test)} to score"
     return Split(train, attack, test, notes=(*own.notes, f"dealt by {by}: {sizes}"))
 
 
-def part_keys(own: OwnRecords) -> list[bytes]:
-    """What decides each record's part: its owner, else a digest of the record.
-
-    By its digest, records that are the same are never in two parts.
-    """
-    if own.owners is not None:
-        return [owner.encode() for owner in own.owners]
-    return [hashlib.sha256(record.numpy().tobytes()).digest() for record in own.records]
+def keys_of(owners: Sequence[str] | None, records: Tensor) -> list[bytes]:
+    """The keys of records, float32 [n, ...]; see `OwnRecords`."""
+    if owners is not None:
+        return [owner.encode() for owner in owners]
+    return [hashlib.sha256(record.numpy().tobytes()).digest() for record in records]
 
 
-def left_out(notes: list[str], names: Sequence[str], why: str) -> None:
-    """Add a note that these are left out; the first few by name."""
-    if names:
-        few = ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")
-        notes.append(f"{len(names)} left out, {why}: {few}")
+def left_out(notes: list[str], names: Sequence[str], why: str, count: int | None = None) -> None:
+    """Add a note that ``count`` (by default all these) are left out; the first few by name."""
+    total = len(names) if count is None else count
+    if total:
+        few = ", ".join(names[:SHOWN]) + (", ..." if total > SHOWN else "")
+        notes.append(f"{total} left out, {why}: {few}")
 
 
 def _utility(own: OwnRecords) -> tuple[tuple[str, ...], NDArray[np.int64]]:

@@ -18,9 +18,9 @@ import torch
 from numpy.typing import NDArray
 
 from fedlens.data.attributes.options import Options, parse_options
-from fedlens.data.labelled.labels import OwnRecords, dealt, left_out
+from fedlens.data.labelled.labels import OwnRecords, deal, keys_of, left_out
 from fedlens.data.labelled.tables import TextTable, read_table
-from fedlens.data.spec import PrivateSource
+from fedlens.data.spec import DatasetSpec
 from fedlens.privatizers.private_data import PrivateDataError, Split
 
 DEFAULTS = {
@@ -62,7 +62,7 @@ def load_labelled_series(name: str, argument: str, data_dir: Path | None, seed: 
         PrivateDataError: as :func:`read_labelled_series`, and where the attribute has one value or
             a part lacks one.
     """
-    return dealt(read_labelled_series(name, argument), seed)
+    return deal(read_labelled_series(name, argument), seed)
 
 
 def read_labelled_series(name: str, argument: str) -> OwnRecords:
@@ -145,13 +145,15 @@ def as_series(
     chosen = values[whole]
     unit = _unit(options, chosen, notes)
     records = torch.from_numpy((chosen / unit).astype(np.float32))[..., None]
+    held = None if owners is None else [owners[row] for row in whole]
     return OwnRecords(
         name=name,
         path=options.path,
         records=records,
         utility=None,
         sensitive=[text for row in whole for text in (told[row] * (steps // each))],
-        owners=None if owners is None else [owners[row] for row in whole],
+        owners=held,
+        keys=keys_of(held, records),
         limits=(_outward(float(records.min()), -1), _outward(float(records.max()), 1)),
         unit=unit,
         steps=steps,
@@ -286,4 +288,4 @@ def _outward(value: float, sign: int) -> float:
     return float(scale * (math.ceil(value / scale) if sign > 0 else math.floor(value / scale)))
 
 
-LABELLED_SERIES = PrivateSource(load_labelled_series)
+SERIES = DatasetSpec("Time series", private=load_labelled_series)

@@ -7,22 +7,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from fedlens.data.labelled.parquet_pages import UnpackedColumn, unpacked_groups
+from fedlens.data.isolated.process import IsolatedError, read_isolated
 from fedlens.privatizers.private_data import PrivateDataError
-
-if TYPE_CHECKING:
-    import pyarrow.parquet
 
 SUFFIXES = (".csv", ".parquet")
 MOST_BYTES = 2**30
-"""Of a file, of what a Parquet file says that it unpacks to, and of a table's different texts."""
+"""Of a file, and of a table's different texts."""
 MOST_ROWS = 5_000_000
 MOST_CELLS = 2**27
 """Rows times columns: a column of one value packs to next to nothing."""
-ROWS_AT_ONCE, BYTES_AT_ONCE = 1024, 1 << 28
-"""Of what is unpacked of a Parquet file. A value may be as large as its column in a row group."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,8 +57,6 @@ def read_table(path: Path) -> TextTable:
     with _readable(path):
         if path.stat().st_size > MOST_BYTES:
             raise PrivateDataError(f"{path}: is over 1 GiB; split it, or leave columns out")
-        if path.suffix.lower() == ".parquet":
-            _check_parquet(path)
         names, rows = _opened(path)
         kept: list[list[str]] = []
         held = _Texts(path)
@@ -97,15 +89,13 @@ def read_rows(path: Path) -> Iterator[tuple[int, dict[str, str] | None]]:
 
 @contextmanager
 def _readable(path: Path) -> Iterator[None]:
-    import pyarrow
-
     if path.suffix.lower() not in SUFFIXES:
         raise PrivateDataError(f"{path}: a table is a file .csv or .parquet; give such a one")
     try:
         yield
-    except pyarrow.ArrowException as error:
+    except IsolatedError as error:
         raise PrivateDataError(
-            f"{path}: no readable Parquet file ({_first_line(error)}); write it anew"
+            f"{path}: no readable Parquet file ({error}); write it anew"
         ) from error
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise PrivateDataError(
@@ -133,63 +123,17 @@ def _csv(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 def _parquet(path: Path) -> Iterator[tuple[int, list[str]]]:
     """Columns of plain values; lists and structures are left out."""
-    import pyarrow.parquet as parquet
-
-    with parquet.ParquetFile(path) as file:
-        plain, groups = _plain(file), list(unpacked_groups(path))
-    at_once = _rows_at_once(path, groups)
-    # pyarrow makes no dictionary of texts that are stored as differences.
-    deltas = {column.name for group in groups for column in group if column.deltas}
-    texts = [one.name for one in plain if _is_text(one.type) and one.name not in deltas]
-    names = [one.name for one in plain]
-    with parquet.ParquetFile(path, read_dictionary=texts) as file:
-        yield 0, names
-        place = 0
-        for batch in file.iter_batches(batch_size=at_once, columns=names):
-            for row in zip(*(_texts(column) for column in batch.columns), strict=True):
-                place += 1
-                yield place, list(row)
-
-
-def _plain(file: pyarrow.parquet.ParquetFile) -> list[pyarrow.Field]:
-    import pyarrow
-
-    return [one for one in file.schema_arrow if not pyarrow.types.is_nested(one.type)]
-
-
-def _rows_at_once(path: Path, groups: list[list[UnpackedColumn]]) -> int:
-    """How many rows to read at a time, by the file's own account; its row groups may not be large.
-
-    The footer of a file may say less than its pages, so both are asked.
-    """
-    largest = 1
-    for number, columns in enumerate(groups):
-        if sum(column.size for column in columns) > MOST_BYTES:
-            raise PrivateDataError(
-                f"{path}: its row group {number} unpacks to over 1 GiB; write the file anew with "
-                "smaller ones (row_group_size=10000)"
-            )
-        largest = max(largest, *(column.size for column in columns), 1)
-    return max(1, min(ROWS_AT_ONCE, BYTES_AT_ONCE // largest))
-
-
-def _check_parquet(path: Path) -> None:
-    """Judge sizes by the file's own account, before anything is unpacked."""
-    import pyarrow.parquet as parquet
-
-    with parquet.ParquetFile(path) as file:
-        rows, columns = file.metadata.num_rows, len(_plain(file))
-    _check_rows(path, rows)
-    _check_cells(path, rows, columns)
-    if sum(column.size for group in unpacked_groups(path) for column in group) > MOST_BYTES:
-        raise PrivateDataError(f"{path}: unpacks to over 1 GiB; split it, or leave columns out")
-
-
-def _is_text(kind: pyarrow.DataType) -> bool:
-    from pyarrow import types
-
-    tests = types.is_string, types.is_large_string, types.is_binary, types.is_large_binary
-    return any(test(kind) for test in tests)
+    pieces = read_isolated("fedlens.data.isolated.arrow:read_texts", path)
+    yield 0, next(pieces)[0]["names"]
+    place = 0
+    for said, _ in pieces:
+        columns = [
+            ["" if at is None else one["words"][at] for at in one["places"]]
+            for one in said["columns"]
+        ]
+        for row in zip(*columns, strict=True):
+            place += 1
+            yield place, list(row)
 
 
 class _Texts:
@@ -212,21 +156,6 @@ class _Texts:
                 f"{self._path}: its texts are over 1 GiB; split it, or leave columns out"
             )
         return self._held.setdefault(text, text)
-
-
-def _texts(part: pyarrow.Array) -> list[str]:
-    """Values as text; of a column that is kept as a dictionary each text is made once."""
-    import pyarrow
-
-    part.validate(full=True)  # places in the dictionary may lie outside it
-    if not pyarrow.types.is_dictionary(part.type):
-        return [_text(value) for value in part.to_pylist()]
-    words = [_text(value) for value in part.dictionary.to_pylist()]
-    return ["" if place is None else words[place] for place in part.indices.to_pylist()]
-
-
-def _text(value: object) -> str:
-    return "" if value is None or value != value else str(value).strip()
 
 
 def _check_names(path: Path, names: Sequence[str]) -> None:

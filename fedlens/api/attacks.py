@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,29 +25,11 @@ REPEATED = (
 )
 
 
-def attack(
-    path: Path | str,
-    data: str = DEFAULT_DATA,
-    *,
-    releases: Sequence[int] = (1,),
-    attackers: Sequence[str] = (),
-    records: int | None = None,
-    quick: bool = False,
-    fresh_noise: bool = False,
-    trusted: bool = False,
-    seed: int = 0,
-    data_dir: Path | str | None = None,
-    tell: Callable[[str], None] = lambda _: None,
-) -> list[FilterAttack]:
-    """What each attacker reads of what a filter releases, in order.
+@dataclass(frozen=True)
+class AttackSettings:
+    """Who attacks a filter, and with what.
 
-    Simulation only: attackers learn from raw records of the source, which they filter themselves,
-    and are scored on its test part.
-
-    Args:
-        path: a kept filter or a run's folder (as `fedlens.privatizer.load` takes), whose weights
-            the attackers have; or an exported .pt2 or .onnx, of which they see releases alone.
-        data: the source's name; its sensitive attribute is attacked.
+    Attributes:
         releases: numbers of releases of each record that attackers see.
         attackers: by name, and no others; by default all that look at records, and ``formula``,
             which computes the attribute where the source has a formula of it.
@@ -58,6 +41,44 @@ def attack(
         trusted: a .pt2 may run code here, which it can when it is read; needed for one.
         seed: of how the source is dealt, of noise and attackers.
         data_dir: folder of data files.
+
+    Raises:
+        WrongUse: naming the setting that cannot be used.
+    """
+
+    releases: Sequence[int] = (1,)
+    attackers: Sequence[str] = ()
+    records: int | None = None
+    quick: bool = False
+    fresh_noise: bool = False
+    trusted: bool = False
+    seed: int = 0
+    data_dir: Path | str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.releases or min(self.releases) < 1:
+            raise WrongUse(f"releases {list(self.releases)}: give whole numbers of at least 1")
+        if self.records is not None and self.records < 100:
+            raise WrongUse(f"records {self.records}: give at least 100")
+
+
+def attack(
+    path: Path | str,
+    data: str = DEFAULT_DATA,
+    settings: AttackSettings | None = None,
+    *,
+    tell: Callable[[str], None] = lambda _: None,
+) -> list[FilterAttack]:
+    """What each attacker reads of what a filter releases, in order.
+
+    Simulation only: attackers learn from raw records of the source, which they filter themselves,
+    and are scored on its test part.
+
+    Args:
+        path: a kept filter or a run's folder (as `fedlens.privatizer.load` takes), whose weights
+            the attackers have; or an exported .pt2 or .onnx, of which they see releases alone.
+        data: the source's name; its sensitive attribute is attacked.
+        settings: who attacks, and with what; None: the usual.
         tell: is told how far it is, a line at a time.
 
     Raises:
@@ -71,14 +92,11 @@ def attack(
     from fedlens.privatizers.attacks.filter_attack import attack_filter
     from fedlens.privatizers.attacks.targets import target_of
 
-    names = tuple(attackers) or (*INFORMED, *STRONG, *FRESH, FORMULA)
+    asked = settings or AttackSettings()
+    names = tuple(asked.attackers) or (*INFORMED, *STRONG, *FRESH, FORMULA)
     require_names("attackers", names, [*_looking(BLIND), FORMULA])
-    if not releases or min(releases) < 1:
-        raise WrongUse(f"releases {list(releases)}: give whole numbers of at least 1")
-    if records is not None and records < 100:
-        raise WrongUse(f"records {records}: give at least 100")
-    network, shape, hidden = _opened(Path(path), trusted)
-    split = load_private(data, None if data_dir is None else Path(data_dir), seed)
+    network, shape, hidden = _opened(Path(path), asked.trusted)
+    split = load_private(data, asked.data_dir, asked.seed)
     if split.test.shape != shape:
         raise WrongUse(
             f"data {data!r} has records {split.test.shape}, the filter takes {shape}; give data of "
@@ -86,10 +104,10 @@ def attack(
         )
     _tell_attribute(data, split.test.sensitive_names, hidden, tell)
     with one_thread():
-        target = target_of(network, split, seed, records, fresh=fresh_noise)
-        if max(releases) > 1 and target.told_apart(2) == 1:
+        target = target_of(network, split, asked.seed, asked.records, fresh=asked.fresh_noise)
+        if max(asked.releases) > 1 and target.told_apart(2) == 1:
             tell(REPEATED)
-        effort, once = (QUICK if quick else FULL), tuple(dict.fromkeys(releases))
+        effort, once = (QUICK if asked.quick else FULL), tuple(dict.fromkeys(asked.releases))
         return attack_filter(target, names, releases=once, effort=effort, tell=tell)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,34 +20,11 @@ NO_SECRET = b"\0" * 32
 """For a look at a source of which no store is kept."""
 
 
-def prepare_node(
-    source: Paths,
-    out: Paths,
-    federation: Paths,
-    *,
-    format: str = "",  # noqa: A002 - the flag's own name
-    label: str = "",
-    user: str = "",
-    owner: str = "",
-    image: str = "",
-    sensitive: str = "",
-    mapped: Mapping[str, str] | None = None,
-    whole: bool = False,
-    secret: Paths | None = None,
-    owners_secret: Paths | None = None,
-    without: Paths | None = None,
-    roster: Paths | None = None,
-    replace: bool = False,
-    progress: Callable[[int], None] | None = None,
-) -> NodeReport:
-    """Bring an owner's records into the form of ``federation.toml``, as a store for their node.
+@dataclass(frozen=True)
+class NodePreparation:
+    """How an owner's records are read, and brought into the form of their federation.
 
-    What cannot be decoded is named, counted and left out here. Everything stays on the machine.
-
-    Args:
-        source: folder or file of records.
-        out: a new folder for the store.
-        federation: the contract's file.
+    Attributes:
         format: of the source; empty: found by its files.
         label: column of the class; empty: the usual one of the format.
         user: column of the user; likewise.
@@ -57,12 +35,82 @@ def prepare_node(
         mapped: names of classes here to agreed ones, or to ``-`` to leave them out.
         whole: take in records of test parts too.
         secret: file of the node's own secret, made where it is not there; by default
-            ``OUT.secret`` beside the store.
+            ``OUT.secret`` beside the store. This and what follows count for a store alone.
         owners_secret: file of the secret that owners share; with it a list of fingerprints is
             written.
         without: another node's fingerprints, whose users are left out.
         roster: file of all enrolled users' names, a line each.
         replace: put the new store in the place of one that is there.
+    """
+
+    format: str = ""
+    label: str = ""
+    user: str = ""
+    owner: str = ""
+    image: str = ""
+    sensitive: str = ""
+    mapped: Mapping[str, str] = field(default_factory=dict)
+    whole: bool = False
+    secret: Paths | None = None
+    owners_secret: Paths | None = None
+    without: Paths | None = None
+    roster: Paths | None = None
+    replace: bool = False
+
+    def source(self, path: Paths) -> RecordSource:
+        """The records at a path.
+
+        Raises:
+            FedlensError: there is nothing, or nothing that can be read.
+        """
+        from fedlens.data.formats.formats import EACH, ONE, open_source
+
+        if self.owner not in ("", ONE, EACH):
+            raise WrongUse(f"owner={self.owner!r}: give {ONE} or {EACH}, or leave it out")
+        return open_source(
+            path, self.format, label=self.label, user=self.user, owner=self.owner, image=self.image
+        )
+
+    def under(self, contract: FederationContract, secret: bytes) -> Preparation:
+        """What a preparation goes by, under a federation's contract and a node's secret.
+
+        Raises:
+            IdentityError: the owners' secret cannot be read.
+        """
+        from fedlens.client.preparing.identities import read_secret
+        from fedlens.client.preparing.intake import Preparation
+
+        return Preparation(
+            contract=contract,
+            secret=secret,
+            mapped=dict(self.mapped),
+            sensitive=self.sensitive,
+            whole=self.whole,
+            owners_secret=(
+                None if self.owners_secret is None else read_secret(Path(self.owners_secret))
+            ),
+            without=None if self.without is None else Path(self.without),
+            roster=None if self.roster is None else Path(self.roster),
+        )
+
+
+def prepare_node(
+    source: Paths,
+    out: Paths,
+    federation: Paths,
+    settings: NodePreparation | None = None,
+    *,
+    progress: Callable[[int], None] | None = None,
+) -> NodeReport:
+    """Bring an owner's records into the form of ``federation.toml``, as a store for their node.
+
+    What cannot be decoded is named, counted and left out here. Everything stays on the machine.
+
+    Args:
+        source: folder or file of records.
+        out: a new folder for the store.
+        federation: the contract's file.
+        settings: how they are read; None: all as usual.
         progress: told how many records were looked at.
 
     Raises:
@@ -72,27 +120,20 @@ def prepare_node(
     from fedlens.client.preparing.identities import kept_secret
     from fedlens.client.preparing.prepare import prepare
 
-    target = Path(out).expanduser()
-    read_contract(Path(federation).expanduser())  # before anything is made
-    found = _source(source, format, label, user, owner, image)
+    asked, target = settings or NodePreparation(), Path(out).expanduser()
+    contract = read_contract(Path(federation).expanduser())  # before anything is made
+    found = asked.source(source)
     target.parent.mkdir(parents=True, exist_ok=True)
-    key = kept_secret(Path(secret) if secret else target.with_name(f"{target.name}.secret"))
-    wanted = _preparation(federation, key, mapped, sensitive, whole, owners_secret, without, roster)
-    return prepare(found, wanted, target, replace=replace, told=progress or _nothing)
+    own = Path(asked.secret) if asked.secret else target.with_name(f"{target.name}.secret")
+    wanted = asked.under(contract, kept_secret(own))
+    return prepare(found, wanted, target, replace=asked.replace, told=progress or _nothing)
 
 
 def check_node(
     path: Paths,
     federation: Paths | None = None,
+    settings: NodePreparation | None = None,
     *,
-    format: str = "",  # noqa: A002 - the flag's own name
-    label: str = "",
-    user: str = "",
-    owner: str = "",
-    image: str = "",
-    sensitive: str = "",
-    mapped: Mapping[str, str] | None = None,
-    whole: bool = False,
     progress: Callable[[int], None] | None = None,
 ) -> tuple[NodeReport, list[str]]:
     """What a prepared store holds and what is wrong with it; or what preparing a source would say.
@@ -100,14 +141,7 @@ def check_node(
     Args:
         path: a store, or a source of records.
         federation: the contract's file; a store has its own.
-        format: as in `prepare_node`, like all that follow.
-        label: column of the class.
-        user: column of the user.
-        owner: ``one`` or ``each``.
-        image: column or array of the pictures.
-        sensitive: column of the sensitive attribute.
-        mapped: names of classes here to agreed ones.
-        whole: take in records of test parts too.
+        settings: how records are read; None: all as usual.
         progress: told how many records were looked at.
 
     Returns:
@@ -122,14 +156,14 @@ def check_node(
     from fedlens.client.preparing.prepare import look_through
     from fedlens.client.preparing.report import report_on
 
-    where = Path(path).expanduser()
+    where, asked = Path(path).expanduser(), settings or NodePreparation()
     if is_store(where):
         contract = read_contract(Path(federation)) if federation else None
         return report_on(where), store_faults(where, contract)
     if federation is None:
         raise WrongUse(f"{path}: is no store; to look through records name --federation FILE")
-    found = _source(where, format, label, user, owner, image)
-    wanted = _preparation(federation, NO_SECRET, mapped, sensitive, whole, None, None, None)
+    found = asked.source(where)
+    wanted = asked.under(read_contract(Path(federation).expanduser()), NO_SECRET)
     report = look_through(found, wanted, progress or _nothing)
     return report, report.faults()
 
@@ -149,35 +183,6 @@ def shared_users(mine: Paths, other: Paths) -> int:
 
     lists = [Path(one) / FINGERPRINTS if Path(one).is_dir() else Path(one) for one in (mine, other)]
     return sum(1 for _ in shared_fingerprints(*lists))
-
-
-def _source(path: Paths, kind: str, label: str, user: str, owner: str, image: str) -> RecordSource:
-    from fedlens.data.formats.formats import EACH, ONE, open_source
-
-    if owner not in ("", ONE, EACH):
-        raise WrongUse(f"owner={owner!r}: give {ONE} or {EACH}, or leave it out")
-    return open_source(path, kind, label=label, user=user, owner=owner, image=image)
-
-
-def _preparation(
-    federation: Paths, key: bytes, mapped: Mapping[str, str] | None, sensitive: str, whole: bool,
-    owners_secret: Paths | None, without: Paths | None, roster: Paths | None,
-) -> Preparation:  # fmt: skip
-    from fedlens.client.contract import read_contract
-    from fedlens.client.preparing.identities import read_secret
-    from fedlens.client.preparing.intake import Preparation
-
-    contract: FederationContract = read_contract(Path(federation).expanduser())
-    return Preparation(
-        contract=contract,
-        secret=key,
-        mapped=dict(mapped or {}),
-        sensitive=sensitive,
-        whole=whole,
-        owners_secret=None if owners_secret is None else read_secret(Path(owners_secret)),
-        without=None if without is None else Path(without),
-        roster=None if roster is None else Path(roster),
-    )
 
 
 def _nothing(done: int) -> None:

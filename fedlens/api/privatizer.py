@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from fedlens.api.attacks import attack
+from fedlens.api.attacks import AttackSettings, attack
 from fedlens.foundation.errors import WrongUse
 from fedlens.privatizers.classifiers import choices_of
 from fedlens.privatizers.export import (
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "SUFFIXES",
+    "AttackSettings",
     "Export",
     "Filter",
     "FitConfig",

@@ -143,7 +143,7 @@ def probe(
         FedlensError: what else prevents it.
     """
     from fedlens.accountant.ledger.population import OutOfBudget
-    from fedlens.api.simulations import prepare, train
+    from fedlens.api.simulations import SimulationSettings, prepare, train
 
     price = probe_price(subject, probe, epsilon=epsilon, delta=delta, model=model)
     if price.refusal is not None:
@@ -152,9 +152,8 @@ def probe(
     config = probe_config(base, probe, price.noise_multiplier, _model(subject, probe, model))
     where = _beside(subject) if out is None else Path(out)
     directory, _ = prepare(config, "probe", out=where)
-    made = train(
-        config, directory, store=store, transport=transport, progress=progress, student=False
-    )
+    asked = SimulationSettings(store=store, transport=transport, student=False)
+    made = train(config, directory, asked, progress)
     return _answer(made, price)
 
 

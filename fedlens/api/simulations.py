@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fedlens.api.presets import preset_config
 from fedlens.api.runs import Run
@@ -27,20 +28,57 @@ class Place(NamedTuple):
     kept: Path | None
 
 
+@dataclass(frozen=True)
+class SimulationSettings:
+    """What a run starts from, where it goes, and how it is trained.
+
+    Attributes:
+        preset: what to start from, one of `preset_names`.
+        settings: single settings by dotted key, over preset and ``config``.
+        config: a TOML file over the preset, or a whole configuration instead of it.
+        epsilon: scale the noise of all tasks by one factor, so that the whole run has this DP ε.
+        delta: δ of ``epsilon``, and of the run from then on.
+        data_dir: folder of the data set's files.
+        out: the run's directory; the default is ``runs/PRESET-1``, ``-2``, ...
+        overwrite: rename a run that is at ``out`` already; what it spent still counts.
+        store: URL of the store of samples; the default is a SQLite file in the directory.
+        transport: how messages travel, one of `TRANSPORTS`.
+        student: also train a classifier on samples and test it on real images (simulation only:
+            that use of real images is in no budget).
+
+    Raises:
+        WrongUse: there is no such transport.
+    """
+
+    preset: str = "demo"
+    settings: Mapping[str, object] | None = None
+    config: Path | str | Config | None = None
+    epsilon: float | None = None
+    delta: float | None = None
+    data_dir: Path | str | None = None
+    out: Path | str | None = None
+    overwrite: bool = False
+    store: str = ""
+    transport: str = "in-process"
+    student: bool = True
+
+    def __post_init__(self) -> None:
+        _check_transport(self.transport)
+
+    def configuration(self) -> Config:
+        """The run's configuration.
+
+        Raises:
+            WrongUse: a setting cannot be used.
+        """
+        return chosen_config(
+            self.preset, config=self.config, settings=self.settings, epsilon=self.epsilon,
+            delta=self.delta, data_dir=self.data_dir,
+        )  # fmt: skip
+
+
 def simulate(
-    preset: str = "demo",
-    *,
-    out: Path | str | None = None,
-    settings: Mapping[str, object] | None = None,
-    config: Path | str | Config | None = None,
-    store: str = "",
-    transport: str = "in-process",
-    epsilon: float | None = None,
-    delta: float | None = None,
-    data_dir: Path | str | None = None,
-    progress: Callable[[Progress], None] | None = None,
-    student: bool = True,
-    overwrite: bool = False,
+    preset: str = "demo", *, progress: Callable[[Progress], None] | None = None, **settings: Any
 ) -> Run:
     """Train a generator on simulated users' data, under differential privacy.
 
@@ -49,36 +87,19 @@ def simulate(
 
     Args:
         preset: what to start from, one of `preset_names`.
-        out: the run's directory; the default is ``runs/PRESET-1``, ``-2``, ...
-        settings: single settings by dotted key, over preset and ``config``.
-        config: a TOML file over the preset, or a whole configuration instead of it.
-        store: URL of the store of samples; the default is a SQLite file in the directory.
-        transport: how messages travel, one of `TRANSPORTS`.
-        epsilon: scale the noise of all tasks by one factor, so that the whole run has this DP ε.
-        delta: δ of ``epsilon``, and of the run from then on.
-        data_dir: folder of the data set's files.
         progress: is told of every step of every round.
-        student: also train a classifier on samples and test it on real images (simulation only:
-            that use of real images is in no budget).
-        overwrite: rename a run that is at ``out`` already; what it spent still counts.
+        **settings: the other fields of `SimulationSettings`, by name: ``out``, ``settings``,
+            ``epsilon``, ...
 
     Raises:
-        WrongUse: an argument cannot be used.
+        TypeError: there is no such field.
+        WrongUse: a setting cannot be used.
         FedlensError: of a kind that says what else prevents the run: data, population, directory.
     """
-    _check_transport(transport)
-    chosen = chosen_config(
-        preset, config=config, settings=settings, epsilon=epsilon, delta=delta, data_dir=data_dir
-    )
-    place = prepare(chosen, preset, out=out, overwrite=overwrite)
-    return train(
-        chosen,
-        place.directory,
-        store=store,
-        transport=transport,
-        progress=progress,
-        student=student,
-    )
+    asked = SimulationSettings(preset, **settings)
+    config = asked.configuration()
+    place = prepare(config, preset, out=asked.out, overwrite=asked.overwrite)
+    return train(config, place.directory, asked, progress)
 
 
 def resume(
@@ -115,14 +136,8 @@ def resume(
     if only_copy:
         with directory.locked():
             bind(directory)
-    return train(
-        directory.config(),
-        directory,
-        store=store,
-        transport=transport,
-        progress=progress,
-        student=student,
-    )
+    asked = SimulationSettings(store=store, transport=transport, student=student)
+    return train(directory.config(), directory, asked, progress)
 
 
 def chosen_config(
@@ -231,25 +246,29 @@ def _free_path(parent: Path, name: str) -> Path:
 def train(
     config: Config,
     directory: RunDirectory,
-    *,
-    store: str = "",
-    transport: str = "in-process",
+    asked: SimulationSettings,
     progress: Callable[[Progress], None] | None = None,
-    student: bool = True,
 ) -> Run:
-    """Train in a directory that `prepare` made, or go on in it, and keep a summary there."""
+    """Train in a directory that `prepare` made, or go on in it, and keep a summary there.
+
+    Args:
+        config: of the run.
+        directory: of the run.
+        asked: ``store``, ``transport`` and ``student``.
+        progress: is told of every step of every round.
+    """
     from fedlens.simulations import engine
     from fedlens.simulations.run_artifacts import store_url_of
 
     summary = engine.simulate(
         config,
         directory,
-        store_url=store,
-        trainer=_trainer(transport),
+        store_url=asked.store,
+        trainer=_trainer(asked.transport),
         observer=progress,
-        student=student,
+        student=asked.student,
     )
-    run = Run(directory.path, store_url_of(directory, store))
+    run = Run(directory.path, store_url_of(directory, asked.store))
     run.keep(summary, directory)
     directory.date_everything()
     return run
@@ -261,7 +280,6 @@ def _check_transport(transport: str) -> None:
 
 
 def _trainer(transport: str) -> Train:
-    _check_transport(transport)
     if transport == "ray":
         from fedlens.simulations.transports.ray import train_through_ray
 

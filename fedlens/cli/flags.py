@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,12 @@ def add_seeds_flag(parser: argparse.ArgumentParser) -> None:
 def chosen(args: argparse.Namespace, *names: str) -> dict[str, Any]:
     """The flags of these names as keyword arguments."""
     return {name: getattr(args, name) for name in names}
+
+
+def given_settings(kind: type[Any], args: argparse.Namespace) -> dict[str, Any]:
+    """The flags that are fields of a dataclass of settings, by name."""
+    names = [one.name for one in fields(kind) if one.name in args]
+    return chosen(args, *names)
 
 
 def parse_seeds(texts: Sequence[str], *, quick: bool) -> tuple[int, ...]:

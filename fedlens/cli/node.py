@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fedlens.cli import VERBS
-from fedlens.cli.flags import add_json_flag
+from fedlens.cli.flags import add_json_flag, given_settings
 from fedlens.cli.output import print_json, say, tell
 from fedlens.foundation.errors import ExitStatus
 
 if TYPE_CHECKING:
+    from fedlens.api.nodes import NodePreparation
     from fedlens.client.preparing.report import NodeReport
 
 EVERY = 10_000
-COLUMNS = ("format", "label", "user", "image", "sensitive")
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -116,7 +116,7 @@ def _add_source_flags(parser: argparse.ArgumentParser) -> None:
                        help="all records are one person's")  # fmt: skip
     owner.add_argument("--each-record-a-user", action="store_const", dest="owner", const="each",
                        help="each record is a person's of its own")  # fmt: skip
-    add("--map", action="append", default=[], metavar="OWN=CLASS",
+    add("--map", action="append", default=[], dest="mapped", metavar="OWN=CLASS",
         help="which agreed class a label is, or - to leave it out; may be given often")  # fmt: skip
     add("--whole", action="store_true", help="take in test parts of the source too")
 
@@ -125,11 +125,8 @@ def run_prepare(args: argparse.Namespace) -> int:
     """Prepare, and say what there is."""
     from fedlens.api.nodes import prepare_node
 
-    report = prepare_node(
-        args.source, args.out, args.federation, secret=args.secret,
-        owners_secret=args.owners_secret, without=args.without, roster=args.roster,
-        replace=args.replace, progress=_progress, **_columns(args),
-    )  # fmt: skip
+    asked = _preparation(args)
+    report = prepare_node(args.source, args.out, args.federation, asked, progress=_progress)
     _show(report)
     say(f"{args.out}: ready; name it in the node's configuration: data={Path(args.out).absolute()}")
     say("these are figures of real people, for their owner alone; looks.png shows some pictures")
@@ -142,7 +139,8 @@ def run_check(args: argparse.Namespace) -> int:
     """Look through, and say what is wrong."""
     from fedlens.api.nodes import check_node
 
-    report, faults = check_node(args.source, args.federation, progress=_progress, **_columns(args))
+    asked = _preparation(args)
+    report, faults = check_node(args.source, args.federation, asked, progress=_progress)
     _show(report)
     for fault in faults:
         tell(f"wrong: {fault}")
@@ -177,11 +175,11 @@ def run_secret(args: argparse.Namespace) -> int:
     return ExitStatus.DONE
 
 
-def _columns(args: argparse.Namespace) -> dict[str, Any]:
-    from fedlens.api.nodes import as_pairs
+def _preparation(args: argparse.Namespace) -> NodePreparation:
+    from fedlens.api.nodes import NodePreparation, as_pairs
 
-    named = {name: getattr(args, name) for name in COLUMNS}
-    return {**named, "owner": args.owner, "mapped": as_pairs(args.map), "whole": args.whole}
+    given = given_settings(NodePreparation, args)
+    return NodePreparation(**{**given, "mapped": as_pairs(args.mapped)})
 
 
 def _show(report: NodeReport) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedlens.cli.flags import add_json_flag
+from fedlens.cli.flags import add_json_flag, given_settings
 from fedlens.cli.output import print_json, say, tell
 from fedlens.cli.own_records import add_column_flags, with_columns
 from fedlens.foundation.errors import ExitStatus, WrongUse
@@ -64,26 +64,15 @@ def add_attack(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
 
 def run_attack(args: argparse.Namespace) -> int:
     """Attack, print the strongest first."""
-    from fedlens.api.attacks import attack
+    from fedlens.api.attacks import AttackSettings, attack
     from fedlens.privatizers.attacks.filter_attack import strongest
     from fedlens.privatizers.private_data import PrivateDataError
     from fedlens.privatizers.protocol import PrivatizerError
 
     data = with_columns(args)
     try:
-        found = attack(
-            args.filter,
-            data,
-            releases=args.releases,
-            attackers=args.attackers,
-            records=args.records,
-            quick=args.quick,
-            fresh_noise=args.fresh_noise,
-            trusted=args.trusted,
-            seed=args.seed,
-            data_dir=args.data_dir,
-            tell=tell,
-        )
+        asked = AttackSettings(**given_settings(AttackSettings, args))
+        found = attack(args.filter, data, asked, tell=tell)
     except (PrivatizerError, PrivateDataError) as error:
         raise WrongUse(str(error)) from None
     _print(found, data)

@@ -8,9 +8,9 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from fedlens.api.presets import preset_names
-from fedlens.api.simulations import TRANSPORTS, chosen_config, prepare, train
+from fedlens.api.simulations import TRANSPORTS, SimulationSettings, prepare, train
 from fedlens.cli import VERBS
-from fedlens.cli.flags import add_json_flag, chosen
+from fedlens.cli.flags import add_json_flag, chosen, given_settings
 from fedlens.cli.output import figure, print_json, program, round_bar, say
 from fedlens.cli.profile import show_profile
 from fedlens.foundation.errors import ExitStatus
@@ -74,7 +74,9 @@ def add_training_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--transport", choices=TRANSPORTS, default="in-process", help="how messages travel"
     )
-    parser.add_argument("--no-student", action="store_true", help="do not train a student")
+    parser.add_argument(
+        "--no-student", action="store_false", dest="student", help="do not train a student"
+    )
     parser.add_argument(
         "--profile", action="store_true", help="say where the time went, and keep it in the run"
     )
@@ -98,8 +100,8 @@ def config_of(args: argparse.Namespace) -> Config:
     settings = dict(parse_setting(text) for text in args.settings)
     if args.fault:
         settings["data.fault"] = " ".join(args.fault)
-    given = chosen(args, "preset", "config", "epsilon", "delta", "data_dir")
-    return chosen_config(**given, settings=settings)
+    given = given_settings(SimulationSettings, args)
+    return SimulationSettings(**{**given, "settings": settings}).configuration()
 
 
 def run(args: argparse.Namespace) -> int:
@@ -118,8 +120,8 @@ def finish(args: argparse.Namespace, config: Config, directory: RunDirectory) ->
     if warning := describe_noise(config):
         say(warning)
     with round_bar() as observer, profiled() as profile:
-        places = chosen(args, "store", "transport")
-        made = train(config, directory, **places, progress=observer, student=not args.no_student)
+        asked = SimulationSettings(**chosen(args, "store", "transport", "student"))
+        made = train(config, directory, asked, observer)
     summary = made.summary
     if args.profile:
         show_profile(profile, directory)

@@ -113,12 +113,13 @@ def test_wrong_use_is_one_line_with_the_mend(place, capsys, words, status, said)
 
 
 def test_the_same_in_python(place):
-    report = fedlens.prepare_node("pictures", "store", "federation.toml", owner="one")
+    one_person = fedlens.NodePreparation(owner="one")
+    report = fedlens.prepare_node("pictures", "store", "federation.toml", one_person)
     assert (report.users, report.held) == (1, (12, 12, 12))
     found, faults = fedlens.check_node("store")
     assert faults == [] and found.records == 12
     with pytest.raises(fedlens.WrongUse, match="give one or each"):
-        fedlens.check_node("pictures", "federation.toml", owner="both")
+        fedlens.check_node("pictures", "federation.toml", fedlens.NodePreparation(owner="both"))
 
 
 def test_what_was_asked_for_is_no_fault(place, capsys):

@@ -38,8 +38,6 @@ from fedlens.client.contract import FederationContract
 from fedlens.client.node.policy import NodePolicy
 from fedlens.client.tasks import CLIENT_TASKS
 from fedlens.dashboard.widgets.pages import PAGES
-from fedlens.data.attributes import SOURCES
-from fedlens.data.formats.formats import SOURCE_FORMATS
 from fedlens.data.registry import DATASETS
 from fedlens.deploy.layout import NodeSettings, OperatorSettings, SuperLinkSettings
 from fedlens.foundation.errors import ExitStatus
@@ -60,7 +58,7 @@ HEAD = re.compile(r"^class (\w+)\(([^)\[]*)\):", re.MULTILINE)
 OTHERS = {"tests", "docs", "build", "dist", "runs", "examples", "benchmarks", "tools"}
 """Folders of the checkout whose classes and variables nobody relies on."""
 REGISTRIES = (
-    TASK_KINDS, CLIENT_TASKS, DATASETS, SOURCE_FORMATS, SOURCES, FAULTS, PROBES, METHODS,
+    TASK_KINDS, CLIENT_TASKS, DATASETS, FAULTS, PROBES, METHODS,
     EXPORTERS, PAGES, ATTACKERS, STUDIES,
 )  # fmt: skip
 

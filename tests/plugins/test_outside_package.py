@@ -18,6 +18,8 @@ import fedlens
 from fedlens.client.tasks import CLIENT_TASKS
 from fedlens.dashboard.serve import MAIN_SCRIPT
 from fedlens.dashboard.widgets.options import STORE_VARIABLE, USER_VARIABLE
+from fedlens.data.attributes import load_private
+from fedlens.data.registry import load
 from fedlens.diagnosis.hypotheses import library
 from fedlens.models.faults import FAULTS
 from fedlens.models.faults.planting import parse_faults
@@ -263,3 +265,22 @@ def test_its_attacker_has_a_place_on_a_curve(tmp_path):
     )
     (point,) = curve.rows()
     assert 0 <= point["sensitive"]["guesser"]["mean"] <= 1
+
+
+def test_its_records_feed_a_store_a_simulation_and_filters(tmp_path: Path) -> None:
+    for number in range(60):
+        ink, label = ("pen", "brush")[number % 2], ("line", "blot")[number % 3 == 0]
+        row = "#" * 16 if label == "blot" else "." * 8 + "#" + "." * 7
+        text = "\n".join([row] * 16)
+        (tmp_path / f"p{number % 30}-{ink}.{label}.{ink}.{number}.drawing").write_text(text)
+    (tmp_path / "z.line.pen.drawing").write_text("#\n##")
+    contract = tmp_path / "federation.toml"
+    contract.write_text(
+        'name = "d"\nclasses = ["line", "blot"]\n[image]\nside = 16\ncolour = false\n'
+    )
+    report, faults = fedlens.check_node(tmp_path, contract)
+    assert report.records == 60 and report.users == 30 and len(faults) == 1
+    data = load(f"drawings:{tmp_path}")
+    assert data.shape == (1, 16, 16) and data.user_ids is not None
+    split = load_private(f"drawings:{tmp_path},sensitive=ink")
+    assert split.train.sensitive_names == ("brush", "pen")

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from fedlens.data.attributes import SOURCES
 from fedlens.data.attributes.thickness import row_widths, stroke_widths
+from fedlens.data.registry import DATASETS
 from fedlens.privatizers.attacks.attackers.protocol import (
     Attacker,
     AttackError,
@@ -131,7 +131,7 @@ def formula_of(name: str, reader: nn.Module | None) -> Attacker | None:
     ``reader`` is a fresh network for the utility of the records that it is to attack.
     """
     kind = name.partition(":")[0]
-    formula = SOURCES[kind].formula if kind in SOURCES else ""
+    formula = DATASETS[kind].formula if kind in DATASETS else ""
     if formula == "coordinate":
         return FormulaAttacker([_second_coordinate])
     if reader is None:

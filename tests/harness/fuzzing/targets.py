@@ -25,9 +25,9 @@ from fedlens.accountant.noise import private_source
 from fedlens.client.messages import Description, Mechanism, TrainReply, TrainRequest
 from fedlens.client.node.file import open_node_users
 from fedlens.data.arrays import load_npz
+from fedlens.data.attributes import load_private
 from fedlens.data.formats.formats import open_source
 from fedlens.data.idx import read_images, read_labels
-from fedlens.data.labelled.folder import read_labelled_folder
 from fedlens.data.labelled.tables import read_table
 from fedlens.server.config.loading import parse_setting, read_config, read_run_config
 from fedlens.server.config.tree import Config
@@ -232,7 +232,7 @@ def _folder_target(folder: Path) -> FuzzTarget:
         file, content = spoiled_file
         try:
             (folder / file).write_bytes(content)
-            return read_labelled_folder("fuzzed", f"{folder},utility=kind,sensitive=sex")
+            return load_private(f"folder:{folder},utility=kind,sensitive=sex")
         finally:
             (folder / file).write_bytes(seeds[file][0])
 

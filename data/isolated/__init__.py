@@ -1,0 +1,1 @@
+"""Files read by libraries in child processes, with bounded memory and time."""
