@@ -21,8 +21,11 @@ QUICK  := accountant/test_account.py accountant/test_ledger.py accountant/test_p
           server/test_aggregation.py server/test_config.py server/test_sampling.py \
           simulations/test_cli.py transports/test_inprocess.py
 
+# The lane of studies and benchmarks, which users have no need of.
+RESEARCH := tests/studies
+
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-fault quick quick-tests test lint format dashboard docs sbom bench bench-quick bench-rounds bench-accountant bench-noise bench-records clean
+.PHONY: help setup demo demo-fault quick quick-tests test test-research lint format dashboard docs sbom bench bench-quick bench-rounds bench-accountant bench-noise bench-records clean
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -59,9 +62,12 @@ quick-tests: setup
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m "not slow and not ray and not browser" \
 	    $(wildcard $(addprefix tests/,$(QUICK)))
 
-test: setup ## run every test, two files at a time
+test: setup ## run every test of the product, two at a time
 	$(BIN)/python tests/browser_setup.py
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 40
+	$(BIN)/python -m pytest -n 2 --dist worksteal --durations 40 --ignore $(RESEARCH)
+
+test-research: setup ## the tests of studies and benchmarks, two at a time
+	$(BIN)/python -m pytest -n 2 --dist worksteal --durations 20 $(RESEARCH)
 
 lint: setup ## format check, lint, types, import floors
 	$(BIN)/ruff format --check .

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import logging
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +25,7 @@ os.environ.setdefault("FLWR_DISABLE_UPDATE_CHECK", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 os.environ["FEDLENS_HOME"] = tempfile.mkdtemp(prefix="fedlens-tests-")  # not the tester's own
+atexit.register(shutil.rmtree, os.environ["FEDLENS_HOME"], ignore_errors=True)
 
 for name in (STORE_VARIABLE, USER_VARIABLE):
     os.environ.pop(name, None)  # whoever runs the tests may have a store of their own
@@ -31,31 +34,23 @@ torch.set_num_threads(1)
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 ORACLES = REPOSITORY / "tests" / "oracles"
-LONGEST = (
-    "test_ray",
-    "test_walk",
-    "test_diagnosis",
-    "test_tasks",
-    "test_odd_federations",
-    "test_cloak_study",
-    "test_restart",
-    "test_study",
-    "test_resume",
-    "test_wheel",
-    "test_dashboard_team_browser",
-    "test_alpha_studies",
-    "test_mutants",
-    "test_own_curve",
-    "test_privatizer_curve",
-    "test_site",
-)
-"""Files that take half a minute or more, longest first."""
+LEAST_MEMORY = 4 << 30
+"""Free bytes of a file system in memory from which on tests work there: each line of a ledger is
+flushed, and a disk takes its time for that."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the longest files, or one worker runs such a one alone when the other is done."""
-    places = {name: place for place, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: places.get(item.path.stem, len(places)))
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Have tests work in memory where there is room, each suite in a folder of its own."""
+    is_worker, memory = hasattr(config, "workerinput"), Path("/dev/shm")
+    if is_worker or config.option.basetemp or not os.access(memory, os.W_OK):
+        return
+    found = os.statvfs(memory)
+    if found.f_bavail * found.f_frsize < LEAST_MEMORY or found.f_flag & os.ST_NOEXEC:
+        return
+    folder = tempfile.mkdtemp(prefix="tests-of-fedlens-", dir=memory)
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    config.option.basetemp = Path(folder) / "pytest"
 
 
 @pytest.fixture(scope="session", autouse=True)

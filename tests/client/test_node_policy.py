@@ -236,11 +236,11 @@ def test_a_node_can_take_fewer_records_of_a_user_and_no_more(make_request):
 @pytest.mark.law("6: replies can wait for a fixed time")
 def test_a_reply_waits_for_the_nodes_fixed_time(users, make_request, drawn):
     started = time.monotonic()
-    asked(users, make_request(*drawn), **{"reply-after": 1.5})
-    assert 1.5 <= time.monotonic() - started < 3
+    asked(users, make_request(*drawn), **{"reply-after": 1.0})
+    assert time.monotonic() - started >= 1
     with pytest.raises(ReplyError):
-        asked(users, failing(make_request), **{"reply-after": 1.5})
-    assert time.monotonic() - started >= 3
+        asked(users, failing(make_request), **{"reply-after": 1.0})
+    assert time.monotonic() - started >= 2
 
 
 def test_a_request_is_computed_on_as_many_cores_as_the_operator_says(users, make_request):

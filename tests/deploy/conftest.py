@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import shutil
+import socket
 from pathlib import Path
 
 import pytest
 
 from fedlens.deploy.initialise import FederationPlan, initialise
+
+
+@pytest.fixture
+def free_port():
+    """Asks the system for a port that no other process has, this suite's twin for one."""
+
+    def ask() -> int:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            return int(probe.getsockname()[1])
+
+    return ask
 
 
 @pytest.fixture(scope="session")

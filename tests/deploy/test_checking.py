@@ -57,25 +57,19 @@ def point_to(folder: Path, port: int) -> None:
 
 
 @pytest.fixture
-def superlink(federation) -> Path:
+def superlink(federation, free_port) -> Path:
     folder = federation / "superlink"
     point_to(folder, free_port())
     return folder
 
 
 @pytest.fixture
-def node(federation) -> Path:
+def node(federation, free_port) -> Path:
     folder = federation / "nodes" / "north"
     path = folder / "deploy.toml"
     path.write_text(path.read_text().replace("9501", str(free_port())))
     (folder / "data").touch(mode=0o600)
     return folder
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def test_a_new_folder_has_nothing_wrong(superlink, capsys):

@@ -126,14 +126,8 @@ class Dashboard(BaseHTTPRequestHandler):
         pass
 
 
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
-
-
 @pytest.fixture
-def proxy(tmp_path):
+def proxy(tmp_path, free_port):
     """The rules as they are written, with ports of this test and the federation's certificate."""
     federation = tmp_path / "wards"
     initialise(federation, FederationPlan(nodes=("north",), names=("localhost",)))

@@ -19,16 +19,15 @@ from fedlens.deploy.initialise import FederationPlan, initialise
 from fedlens.deploy.state_folder import state_place
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
-PORT, NODE_PORT = 19_644, 19_645
 
 
 @pytest.fixture
-def federation(tmp_path):
+def federation(tmp_path, free_port):
     folder = tmp_path / "wards"
-    initialise(folder, FederationPlan(nodes=("north",), port=PORT))
+    initialise(folder, FederationPlan(nodes=("north",), port=free_port()))
     node = folder / "nodes" / "north"
     settings = node / "deploy.toml"
-    settings.write_text(settings.read_text().replace("9501", str(NODE_PORT)))
+    settings.write_text(settings.read_text().replace("9501", str(free_port())))
     arrays = {"images": np.zeros((4, 1, 28, 28), np.uint8), "labels": np.zeros(4, np.int64)}
     with (node / "data").open("wb") as file:
         np.savez(file, **arrays, users=np.arange(4), classes=np.array(2))

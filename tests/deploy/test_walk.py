@@ -14,6 +14,7 @@ import pytest
 from walk_steps import Shell, Walk, draw_pictures, logs, of_this_checkout, outside, read_walk
 
 from fedlens.accountant.ledger.ledger import Ledger
+from fedlens.deploy.state_folder import state_place
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 
@@ -39,14 +40,19 @@ def test_the_walk_is_short(repository):
 
 
 @pytest.mark.law("deployment: the walk of the docs works")
-def test_the_walk_of_the_docs(walk, repository, tmp_path):
-    """With the fedlens of this checkout, and what strangers get of it."""
+def test_the_walk_of_the_docs(walk, repository, tmp_path, free_port):
+    """With the fedlens of this checkout, on ports that are free, and what strangers get of it."""
     shell = Shell(tmp_path, of_this_checkout(tmp_path, repository, sys.executable))
+    port, metrics = free_port(), free_port()
+    init, *rest = walk.commands
+    assert " deploy init " in init
     try:
-        carry_out(walk.commands, shell)
+        shell(f"{init} --port {port}")
+        move_metrics(tmp_path, [metrics, free_port(), free_port()])
+        carry_out(tuple(rest), shell)
         secure_sums_go_through(walk, shell, tmp_path)
-        strangers_get_nothing(shell, tmp_path)
-        nothing_is_left_open(tmp_path)
+        strangers_get_nothing(shell, tmp_path, port)
+        nothing_is_left_open(tmp_path, metrics)
     finally:
         shell("fedlens deploy stop federation/superlink federation/nodes/*")
     nothing_runs_on(tmp_path)
@@ -69,6 +75,15 @@ def test_the_whole_walk_from_a_fresh_clone(walk, repository, tmp_path):
     nothing_runs_on(tmp_path)
     print(f"{shell.seconds:6.1f} s  ({shell.processor:.1f} of a processor)  in all")
     assert shell.seconds <= MOST_SECONDS
+
+
+def move_metrics(folder: Path, ports: list[int]) -> None:
+    """Have nodes answer for their metrics on other ports: a suite beside this one has the usual."""
+    for number, port in enumerate(ports):
+        settings = folder / f"federation/nodes/node-{number + 1}/deploy.toml"
+        usual = f"port = {9501 + number}\n"
+        assert usual in settings.read_text()
+        settings.write_text(settings.read_text().replace(usual, f"port = {port}\n"))
 
 
 def carry_out(commands: tuple[str, ...], shell: Shell) -> None:
@@ -99,15 +114,16 @@ def nothing_runs_on(folder: Path) -> None:
     """The run says that it finished, and no state of Flower's is left."""
     state = json.loads((folder / "federation/superlink/runs/first/status.json").read_text())
     assert state["status"] == "finished"
-    assert not list(Path("/dev/shm").glob(f"fedlens-{os.getuid()}-*/flwr*"))
+    made = [folder / "federation/superlink", *(folder / "federation/nodes").iterdir()]
+    assert not [one for one in made if state_place(one, "").exists()]
 
 
-def strangers_get_nothing(shell: Shell, folder: Path) -> None:
+def strangers_get_nothing(shell: Shell, folder: Path, port: int) -> None:
     """With the authority's certificate alone no run is started and no node registered."""
     home = folder / "stranger"
     home.mkdir()
     (home / "config.toml").write_text(
-        '[superlink]\ndefault = "x"\n[superlink.x]\naddress = "localhost:9443"\n'
+        f'[superlink]\ndefault = "x"\n[superlink.x]\naddress = "localhost:{port}"\n'
         f'root-certificates = "{folder}/federation/nodes/node-1/ca.crt"\n'
     )
     flwr = f"FLWR_HOME={home} {shlex.quote(sys.executable)} -m flwr.cli.app"
@@ -118,11 +134,11 @@ def strangers_get_nothing(shell: Shell, folder: Path) -> None:
     assert "refuses (401)" in said
 
 
-def nothing_is_left_open(folder: Path) -> None:
+def nothing_is_left_open(folder: Path, port: int) -> None:
     """What any process wrote is for its owner; metrics tell of nodes and rounds."""
     data = set(folder.glob("federation/nodes/*/data/**/*"))  # in a closed folder
     for path in set((folder / "federation").rglob("*")) - data:
         assert path.stat().st_mode & 0o077 == 0, path
-    with urllib.request.urlopen("http://127.0.0.1:9501/metrics") as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
         text = answer.read().decode()
     assert {"fedlens_node_connected 1", "fedlens_node_messages_total 8"} <= set(text.splitlines())

@@ -16,15 +16,15 @@ def inner():
 
 
 def test_a_parts_seconds_are_its_own():
+    started = time.perf_counter()
     with profiled() as profile:
-        started = time.perf_counter()
         with span("outer"):
             time.sleep(0.03)
             assert inner() == "made"
         seconds = profile.seconds()
-        whole = time.perf_counter() - started
+    whole = time.perf_counter() - started
     assert seconds["inner"] >= 0.02 and seconds["outer"] >= 0.03
-    assert sum(seconds.values()) == pytest.approx(whole, abs=0.01)
+    assert 0.05 <= sum(seconds.values()) <= whole, "no second is counted in two parts"
     assert list(seconds)[-1] == REST
 
 

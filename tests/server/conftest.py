@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
+import outside_task
 import pytest
 import torch
 from run_tasks import ANNOTATED, SMALL, planned
 
+from fedlens.client.tasks import CLIENT_TASKS
+from fedlens.foundation import registry
 from fedlens.privatizers import fitting
+from fedlens.server.config.tasks import TASK_KINDS
 from fedlens.server.config.tree import Config
 from fedlens.server.generation import fitting as privatizer_fit
 from fedlens.server.generation import moments_fit
@@ -18,6 +24,15 @@ from fedlens.server.run.directory import RunDirectory
 from fedlens.server.training import Outcome, train
 from fedlens.simulations.federation.apps import client_app
 from fedlens.simulations.transports.inprocess import InProcessGrid
+
+
+@pytest.fixture(scope="package", autouse=True)
+def null_task():
+    """The kind ``null``, which most of these runs train, as if a package brought it."""
+    TASK_KINDS._loaded["null"] = outside_task.NULL
+    CLIENT_TASKS._loaded["null"] = outside_task.NullLocalTask
+    yield
+    del TASK_KINDS._loaded["null"], CLIENT_TASKS._loaded["null"]
 
 
 @pytest.fixture
@@ -43,6 +58,34 @@ def run_small(tmp_path):
         return train(config, directory, grid, **more)
 
     return run
+
+
+@pytest.fixture(scope="session")
+def corpus(tmp_path_factory):
+    """Runs that were trained to their end, by all that they depend on; each is trained once."""
+    return tmp_path_factory.mktemp("corpus"), {}
+
+
+@pytest.fixture
+def finished(corpus, run_small, tmp_path):
+    """A copy of a finished run of a configuration, in ``tmp_path / name``.
+
+    For tests that begin where a run has ended, and change nothing of how it is trained.
+    """
+    place, known = corpus
+
+    def take(config: Config, name: str = "run") -> Outcome:
+        patched = (learner.FRAME_IMAGES, privatizer_fit.SAMPLES, fitting.FIRST)
+        key = repr((config.to_toml(), patched))
+        if key not in known:
+            outcome = run_small(config, name)
+            known[key] = shutil.copytree(tmp_path / name, place / str(len(known))), outcome
+            return outcome
+        folder, outcome = known[key]
+        shutil.copytree(folder, tmp_path / name)
+        return replace(outcome, store=RunDirectory(tmp_path / name).default_store)
+
+    return take
 
 
 @pytest.fixture(scope="session")
@@ -90,3 +133,17 @@ def annotated(small_config, few_images_for_the_frame):
         return small_config(**{key.replace(".", "__"): v for key, v in settings.items()})
 
     return make
+
+
+@pytest.fixture
+def installed(monkeypatch):
+    """Have packages installed that bring these entry points."""
+    for kinds in (TASK_KINDS, CLIENT_TASKS):
+        monkeypatch.setattr(kinds, "_loaded", dict(kinds._loaded))
+
+    def install(*points: EntryPoint) -> None:
+        monkeypatch.setattr(
+            registry, "installed", lambda group: tuple(p for p in points if p.group == group)
+        )
+
+    return install

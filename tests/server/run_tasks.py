@@ -28,7 +28,7 @@ SMALL = {
     "data.samples_per_user": 5,
     "privacy.delta": 1e-3,
     "privacy.fixed_seed": 3,
-    "tasks.critic.kind": "wgan",
+    "tasks.critic.kind": "null",
     "tasks.critic.rounds": 3,
     "tasks.critic.generator_steps": 2,
     "generator.batch": 20,
@@ -36,7 +36,7 @@ SMALL = {
     "release.samples": 10,
     "release.strip": 1,
 }
-"""Forty users of five embedded images each, on two nodes."""
+"""Forty users of five embedded images each, on two nodes; of each one number (`outside_task`)."""
 
 
 def planned(settings: dict[str, object]) -> dict[str, object]:
@@ -101,6 +101,100 @@ TINY = {
     "privatizer.steps": 2,
 }
 """A run of a second whose filter is fitted on samples."""
+
+
+_CRITIC: dict[str, object] = {"schedule": "critic", "tasks.critic.kind": "frozen"}
+_WARMUP: dict[str, object] = {
+    "schedule": "warmup critic",
+    "tasks.warmup.kind": "frozen",
+    "tasks.warmup.noise_multiplier": 4.0,
+    "tasks.warmup.generator_steps": 4,
+}
+_FOCUSED: dict[str, object] = {
+    **_WARMUP,
+    "tasks.critic.kind": "focused",
+    "tasks.critic.rounds": 2,
+    "tasks.critic.generator_steps": 2,
+}
+_ANNOTATOR: dict[str, object] = {
+    "schedule": "warmup critic annotator",
+    "tasks.annotator.kind": "annotator",
+    "tasks.annotator.rounds": 3,
+    "tasks.annotator.components": 20,
+    "tasks.annotator.guided_steps": 3,
+    "release.agreement": 0.5,
+}
+_RECORD: dict[str, object] = {"privacy.unit": "record", "privacy.delta": 1e-5}
+_PRIVATIZER: dict[str, object] = {
+    "schedule": "privatizer critic",
+    "privatizer.kind": "federated",
+    "tasks.privatizer.kind": "privatizer",
+    "tasks.privatizer.rounds": 3,
+    "tasks.privatizer.lead": 1,
+    "tasks.critic.kind": "frozen",
+    "tasks.critic.rounds": 1,
+    "tasks.critic.generator_steps": 2,
+}
+_FROZEN: dict[str, object] = {
+    **_CRITIC,
+    "tasks.critic.rounds": 3,
+    "tasks.critic.generator_steps": 2,
+}
+RUNS: dict[str, dict[str, object]] = {
+    "frozen": {**_FROZEN, "tasks.critic.sampling_rate": 0.5},
+    "focused and annotator": {**_FOCUSED, **_ANNOTATOR, "tasks.critic.components": 30},
+    "wgan": {
+        **_WARMUP,
+        "tasks.critic.kind": "wgan",
+        "tasks.warmup.generator_steps": 3,
+        "tasks.critic.local_steps": 2,
+    },
+    "wgan, hinge": {
+        "tasks.critic.kind": "wgan",
+        "tasks.critic.loss": "hinge",
+        "tasks.critic.optimiser": "sgd",
+        "tasks.critic.last_rate": 0.5,
+    },
+    "record wgan": {
+        "tasks.critic.kind": "wgan",
+        **_RECORD,
+        "data.records_per_node": 200,
+        "tasks.critic.sampling_rate": 0.5,
+        "tasks.critic.local_steps": 2,
+    },
+    "record focused": {
+        **_RECORD,
+        **_FOCUSED,
+        **_ANNOTATOR,
+        "tasks.critic.components": 30,  # as many as the few images of a test's frame bear
+        "data.records_per_node": 100,
+        "tasks.annotator.sampling_rate": 0.5,
+    },
+    "privatizer, information": {**_PRIVATIZER, "tasks.privatizer.method": "information"},
+    "privatizer, alpha": {
+        **_PRIVATIZER,
+        "tasks.privatizer.method": "alpha",
+        "privatizer.network": "dense",
+        "privatizer.condition": True,
+    },
+    "privatizer, moments": {
+        **SUMS,
+        "schedule": "frequencies moments critic",
+        "tasks.frequencies.kind": "frequencies",
+        "tasks.moments.kind": "moments",
+        "tasks.critic.kind": "frozen",
+        "tasks.critic.rounds": 1,
+        "tasks.critic.generator_steps": 2,
+    },
+    "privatizer, synthetic": {
+        **_FROZEN,
+        "privatizer.kind": "synthetic",
+        "privatizer.width": 2,
+        "privatizer.steps": 3,
+        "privatizer.output_noise_std": 0.25,
+    },
+}
+"""A run of each kind of task, in the units and with the filters that it has."""
 
 
 def context_of(

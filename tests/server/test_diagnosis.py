@@ -201,9 +201,8 @@ def test_a_fault_that_is_in_no_library_is_flagged(released, asked, reference):
 
 
 def test_a_reference_of_another_kind_is_noticed_and_nothing_is_claimed(
-    released, reference, monkeypatch
+    released, reference, few_hypotheses
 ):
-    monkeypatch.setattr("fedlens.diagnosis.diagnose.library", fewer)
     coarse = torch.nn.functional.interpolate(reference.images, size=(8, 8), mode="area")
     thick = torch.nn.functional.interpolate(coarse, size=(28, 28), mode="bilinear") * 1.6 + 0.6
     other = Reference("coarse scans", thick.clamp(-1, 1), reference.labels, 10)
@@ -304,8 +303,7 @@ def test_what_cannot_be_diagnosed_is_refused_with_the_mend(released, reference):
 
 
 @pytest.mark.slow
-def test_a_real_run_is_diagnosed_by_the_command(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("fedlens.diagnosis.diagnose.library", fewer)
+def test_a_real_run_is_diagnosed_by_the_command(tmp_path, capsys, few_hypotheses):
     settings = {
         **SMALL,
         "data.fault": "rotate90:0.4",

@@ -45,11 +45,12 @@ def home(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def trained(small_config, run_small, tmp_path):
+def trained(small_config, run_small, finished, tmp_path):
     """The folder of a run that spent much on a filter, with changes."""
 
     def make(**changes) -> Path:
-        run_small(small_config(**{**SHORT, **TRAINS, "privacy__fixed_seed": -1, **changes}), "one")
+        train = run_small if "privacy__population" in changes else finished
+        train(small_config(**{**SHORT, **TRAINS, "privacy__fixed_seed": -1, **changes}), "one")
         return tmp_path / "one"
 
     return make

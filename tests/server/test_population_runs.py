@@ -359,7 +359,7 @@ def test_two_runs_race_for_the_last_rounds(config, clinic, run_small, tmp_path):
 @pytest.mark.slow
 def test_kills_at_random_moments_with_a_population(config, clinic, run_small, tmp_path):
     """Real SIGKILLs of two runs at once, each at a random moment; then both go on to their end."""
-    rounds, kills = 40, 9
+    rounds, kills = 24, 5
     clinic(rounds=10_000)
     chosen = config(tasks__critic__rounds=rounds)
     ledger = population_folder("clinic") / "ledger.jsonl"

@@ -55,11 +55,12 @@ TRAINS = {
 
 
 @pytest.fixture
-def first(small_config, run_small, tmp_path):
-    """The folder of a run that trained a filter, with changes."""
+def first(small_config, run_small, finished, tmp_path):
+    """The folder of a run that trained a filter, with changes; ``anew`` where it is patched."""
 
-    def make(name: str = "first", **changes) -> str:
-        run_small(small_config(**{**_keys(TRAINS), **changes}), name)
+    def make(name: str = "first", *, anew: bool = False, **changes) -> str:
+        train = run_small if anew else finished
+        train(small_config(**{**_keys(TRAINS), **changes}), name)
         return str(tmp_path / name)
 
     return make
@@ -342,7 +343,7 @@ def test_a_filter_that_is_not_done_learning_is_refused(first, second, run_small,
 
     monkeypatch.setattr(RunDirectory, "save_state", killed_after_one)
     with pytest.raises(KeyboardInterrupt):
-        first("midway", tasks__privatizer__rounds=3, tasks__privatizer__lead=1)
+        first("midway", anew=True, tasks__privatizer__rounds=3, tasks__privatizer__lead=1)
     monkeypatch.setattr(RunDirectory, "save_state", save)
     with pytest.raises(ConfigError, match="not done with it yet"):
         check_filter(second(_beside(first(), "midway")))
@@ -351,7 +352,7 @@ def test_a_filter_that_is_not_done_learning_is_refused(first, second, run_small,
 def test_a_filter_whose_rounds_were_lost_is_refused(first, second, monkeypatch):
     monkeypatch.setattr(PrivatizerTask, "ready", True)  # so that its run ends all the same
     monkeypatch.setattr(PrivatizerTask, "apply_release", lambda self, release: {})
-    folder = first()
+    folder = first(anew=True)
     with pytest.raises(ConfigError, match="not done with it yet"):
         check_filter(second(folder))
 

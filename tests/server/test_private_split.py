@@ -36,27 +36,17 @@ def home(tmp_path, monkeypatch):
     monkeypatch.setenv("FEDLENS_HOME", str(tmp_path / "home"))
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory):
-    """Folders of runs that were trained already, by their settings."""
-    return tmp_path_factory.mktemp("trained"), {}
-
-
 @pytest.fixture
-def first(annotated, run_small, tmp_path, trained):
+def first(annotated, run_small, finished, tmp_path):
     """The folder of a run about everyone with an annotator, with changes.
 
-    One of equal settings is trained once and copied, unless a population is to know of it.
+    A population has to know of the run itself: then it is trained anew.
     """
 
     def make(name: str = "first", **changes) -> str:
-        place, known = trained
-        asked = repr(sorted(changes.items()))
-        if asked not in known or "privacy__population" in changes:
-            run_small(annotated(**changes), name)
-            known[asked] = shutil.copytree(tmp_path / name, place / str(len(known)))
-        elif not (tmp_path / name).exists():
-            shutil.copytree(known[asked], tmp_path / name)
+        if not (tmp_path / name).exists():
+            train = run_small if "privacy__population" in changes else finished
+            train(annotated(**changes), name)
         return str(tmp_path / name)
 
     return make

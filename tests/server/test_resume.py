@@ -13,59 +13,20 @@ from power_cuts import interrupted
 
 from fedlens.accountant.ledger.ledger import Ledger, LedgerError
 from fedlens.server.generation.generator import GeneratorTrainer
-from fedlens.server.ledger.run_ledger import RoundCharge
-from fedlens.server.round.publication import Publication
 from fedlens.server.run.directory import RunDirectory, RunDirectoryError
-from fedlens.server.run.history import RoundHistory
-from fedlens.store import Store, open_store
-
-POST_PROCESSING = [
-    (GeneratorTrainer, "train", "before"),
-    (GeneratorTrainer, "train", "after"),
-    (RoundHistory, "append", "before"),
-    (RoundHistory, "append", "after"),
-    (RunDirectory, "save_state", "before"),
-    (RunDirectory, "save_state", "after"),
-    (Publication, "enter_rounds", "before"),
-    (Publication, "samples", "before"),
-    (Publication, "samples", "after"),
-    (Store, "record_progress", "before"),
-    (RunDirectory, "drop_release", "before"),
-    (RunDirectory, "save_release", "after"),
-    (RoundCharge, "pay", "before"),
-]
-LOSING = [(RoundCharge, "pay", "after"), (RunDirectory, "save_release", "before")]
+from fedlens.store import open_store
 
 
-@pytest.fixture(scope="module")
-def whole_models():
-    """Of runs that were not cut, by the kind of their critic."""
-    return {}
-
-
-@pytest.mark.parametrize("kind", ["frozen", "wgan"])
-@pytest.mark.parametrize("point", POST_PROCESSING, ids=lambda p: f"{p[2]}-{p[1]}")
 @pytest.mark.law("crashes: a killed run goes on")
-def test_a_run_cut_outside_the_private_instant_ends_with_the_same_model(
-    small_config, run_small, monkeypatch, tmp_path, whole_models, point, kind
+def test_a_cut_run_that_trains_networks_ends_with_the_same_model(
+    small_config, run_small, monkeypatch, tmp_path
 ):
-    config = small_config(tasks__critic__kind=kind)
-    if kind not in whole_models:
-        whole_models[kind] = run_small(config, "whole").model_sha256
-    resumed = interrupted(monkeypatch, run_small, config, point)
-    assert resumed.model_sha256 == whole_models[kind]
+    """`test_crashes` cuts at every instant, in runs that learn next to nothing."""
+    config = small_config(tasks__critic__kind="wgan")
+    whole = run_small(config, "whole").model_sha256
+    resumed = interrupted(monkeypatch, run_small, config, (GeneratorTrainer, "train", "after"))
+    assert resumed.model_sha256 == whole
     check_ledger(tmp_path / "run", resumed, lost=0)
-
-
-@pytest.mark.parametrize("point", LOSING, ids=lambda p: f"{p[2]}-{p[1]}")
-@pytest.mark.law("2: empty, failed and lost rounds are charged")
-def test_a_release_lost_with_the_process_stays_paid_for_and_is_not_drawn_again(
-    small_config, run_small, monkeypatch, tmp_path, point
-):
-    config = small_config()
-    resumed = interrupted(monkeypatch, run_small, config, point)
-    check_ledger(tmp_path / "run", resumed, lost=1)
-    assert resumed.spending.rounds == 3
 
 
 def check_ledger(path, outcome, lost=None, rounds=3):
@@ -83,8 +44,10 @@ def check_ledger(path, outcome, lost=None, rounds=3):
     assert not list(path.rglob("*.part"))
 
 
-def test_a_ledger_cut_behind_a_states_back_is_not_resumed(small_config, run_small, tmp_path):
-    run_small(small_config(tasks__critic__rounds=3))
+def test_a_ledger_cut_behind_a_states_back_is_not_resumed(
+    small_config, run_small, finished, tmp_path
+):
+    finished(small_config())
     ledger = tmp_path / "run" / "ledger.jsonl"
     ledger.write_text("".join(ledger.read_text().splitlines(keepends=True)[:-1]))
     with pytest.raises(LedgerError):
@@ -113,24 +76,27 @@ def size_of(path):
 
 @pytest.mark.slow
 @pytest.mark.law("crashes: a killed run goes on")
-def test_nine_kills_at_random_moments(small_config, run_small, tmp_path):
+def test_kills_at_random_moments(small_config, run_small, tmp_path):
     """Real SIGKILLs of a forked process, each at a random moment of a run of forty rounds.
 
-    `python -m harness.faults` has hundreds of them, in every process and phase.
+    The fault suite has hundreds of them, in every process and phase.
     """
-    rounds = 40
+    rounds, wanted = 40, 5
     config = small_config(
-        tasks__critic__rounds=rounds, privacy__fixed_seed=-1, tasks__critic__generator_steps=1
+        tasks__critic__rounds=rounds,
+        tasks__critic__generator_steps=1,
+        privacy__fixed_seed=-1,
+        generator__width=1,
     )
     context = multiprocessing.get_context("fork")
     moments, kills, ledger = random.Random(0), 0, tmp_path / "run" / "ledger.jsonl"
-    while kills < 9:
+    while kills < wanted:
         child = context.Process(target=run_small, args=(config,))
         before = size_of(ledger)
         child.start()
         while kills % 3 and child.is_alive() and size_of(ledger) == before:
             time.sleep(0.01)  # every third is killed while it begins
-        time.sleep(moments.uniform(0, 0.6))
+        time.sleep(moments.uniform(0, 0.4))
         if not child.is_alive():
             break
         os.kill(child.pid, signal.SIGKILL)
@@ -138,8 +104,8 @@ def test_nine_kills_at_random_moments(small_config, run_small, tmp_path):
         kills += 1
     begun = len(Ledger.open(ledger))
     outcome = run_small(config)
-    assert kills == 9, f"the run was over after {kills} kills: make it longer"
-    assert begun > 3, "every kill came before the rounds: wait longer before each"
+    assert kills == wanted, f"the run was over after {kills} kills: make it longer"
+    assert begun > 1, "every kill came before the rounds: wait longer before each"
     check_ledger(tmp_path / "run", outcome, rounds=rounds)
 
 

@@ -95,6 +95,7 @@ def test_record_mode_runs_and_is_accounted_at_record_level(small_config, run_sma
         privacy__unit="record",
         privacy__delta=1e-5,
         tasks__critic__sampling_rate=0.2,
+        tasks__critic__kind="wgan",
         tasks__critic__local_steps=4,
         data__records_per_node=100,
     )
@@ -112,7 +113,7 @@ def test_in_record_mode_a_bad_reply_is_left_out_and_a_failed_round_is_charged(
 ):
     config = small_config(
         privacy__unit="record", privacy__delta=1e-5, tasks__critic__sampling_rate=0.2,
-        data__records_per_node=100, tasks__critic__local_rate=0.5,
+        data__records_per_node=100, tasks__critic__kind="wgan", tasks__critic__local_rate=0.5,
     )  # fmt: skip
     assert run_small(config, "one", Spoiled(SPOILS[fault])).rounds == 3
     with pytest.raises(NoUsableReply):
@@ -249,15 +250,15 @@ def test_a_federation_of_another_size_is_refused_before_anything_is_spent(
     assert not (tmp_path / "run" / "ledger.jsonl").exists()
 
 
-def test_a_directory_in_use_is_refused(small_config, run_small, tmp_path):
-    run_small(small_config())
+def test_a_directory_in_use_is_refused(small_config, run_small, finished, tmp_path):
+    finished(small_config())
     directory = RunDirectory(tmp_path / "run")
     with directory.locked(), pytest.raises(RunDirectoryError, match="another process"):
         run_small(small_config())
 
 
-def test_a_damaged_state_and_a_foreign_store_are_named(small_config, run_small, tmp_path):
-    run_small(small_config())
+def test_a_damaged_state_and_a_foreign_store_are_named(small_config, run_small, finished, tmp_path):
+    finished(small_config())
     state = tmp_path / "run" / "checkpoint" / "state.safetensors"
     state.write_bytes(state.read_bytes()[:1000])
     with pytest.raises(RunDirectoryError, match=r"state\.safetensors is damaged"):
@@ -269,12 +270,12 @@ def test_a_damaged_state_and_a_foreign_store_are_named(small_config, run_small, 
 
 @pytest.mark.law("4: ledger and store hold what is listed")
 def test_the_ledger_and_the_store_hold_what_is_listed_here_and_nothing_else(
-    small_config, run_small, tmp_path
+    small_config, finished, tmp_path
 ):
     """Whatever a round adds to them must be added here, by somebody who asks whether it may."""
     import json
 
-    outcome = run_small(small_config(tasks__critic__sampling_rate=0.5))
+    outcome = finished(small_config(tasks__critic__sampling_rate=0.5))
     lines = [json.loads(x) for x in (tmp_path / "run" / "ledger.jsonl").read_text().splitlines()]
     entry = {
         "at", "event", "evidence_digest", "index", "previous", "purpose", "round", "sha256",
@@ -292,17 +293,17 @@ def test_the_ledger_and_the_store_hold_what_is_listed_here_and_nothing_else(
 
 
 @pytest.mark.law("5: no Bayesian figure is above DP")
-def test_bayesian_figures_are_never_above_dp_at_their_delta(small_config, run_small):
-    spending = run_small(small_config(tasks__critic__sampling_rate=0.5)).spending
+def test_bayesian_figures_are_never_above_dp_at_their_delta(small_config, finished):
+    spending = finished(small_config(tasks__critic__sampling_rate=0.5)).spending
     cap = spending.dp_epsilon_at_bdp_delta
     assert spending.bdp_corrected <= spending.bdp_sound <= cap
     assert max(spending.percentiles_corrected.values()) <= cap
 
 
 def test_a_folder_that_has_come_to_hold_another_run_is_left_alone(
-    small_config, run_small, tmp_path
+    small_config, run_small, finished, tmp_path
 ):
-    run_small(small_config())
+    finished(small_config())
 
     def content():
         files = [path for path in (tmp_path / "run").rglob("*") if path.is_file()]

@@ -10,7 +10,6 @@ from run_tasks import RECORD
 from fedlens.accountant.ledger.ledger import Ledger
 from fedlens.accountant.ledger.population import Population
 from fedlens.accountant.ledger.terms import PopulationTerms, population_folder
-from fedlens.client.tasks import CLIENT_TASKS
 from fedlens.foundation import registry
 from fedlens.server.config.reference import tables
 from fedlens.server.config.tasks import TASK_KINDS
@@ -19,20 +18,6 @@ from fedlens.server.round.step import NoUsableReply
 
 ON_SERVERS = EntryPoint("echo", "outside_task:ECHO", "fedlens.tasks")
 ON_NODES = EntryPoint("echo", "fedlens.client.tasks.frozen:FrozenLocalTask", "fedlens.client_tasks")
-
-
-@pytest.fixture
-def installed(monkeypatch):
-    """Have packages installed that bring these entry points."""
-    for kinds in (TASK_KINDS, CLIENT_TASKS):
-        monkeypatch.setattr(kinds, "_loaded", dict(kinds._loaded))
-
-    def install(*points: EntryPoint) -> None:
-        monkeypatch.setattr(
-            registry, "installed", lambda group: tuple(p for p in points if p.group == group)
-        )
-
-    return install
 
 
 def test_a_run_carries_out_a_task_of_another_package(installed, small_config, run_small, tmp_path):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from power_cuts import interrupted
-from run_tasks import FOCUSED, RECORD, RECORD_ANNOTATED, WARM
+from run_tasks import FOCUSED, RECORD_ANNOTATED, WARM
 
 from fedlens.accountant.account import Account
 from fedlens.accountant.ledger.ledger import Ledger
@@ -15,8 +15,7 @@ from fedlens.models.annotators import Annotator
 from fedlens.server.config.tree import ConfigError
 from fedlens.server.generation.generator import GeneratorTrainer
 from fedlens.server.generation.sampler import restored_sampler
-from fedlens.server.ledger.run_ledger import RoundCharge, RunLedger
-from fedlens.server.round.publication import Publication
+from fedlens.server.ledger.run_ledger import RunLedger
 from fedlens.server.round.step import PrivateStep
 from fedlens.server.run.directory import RunDirectory, load_generator
 from fedlens.server.tasks.annotator import AnnotatorTask
@@ -119,64 +118,31 @@ def test_the_frame_is_fitted_to_images_of_the_generator_before_any_node_sees_the
 # Killed
 
 
-CUTS = [
-    (PrivateStep, "gather", "before"),
-    (RoundCharge, "pay", "before"),
-    (RunDirectory, "save_release", "after"),
-    (AnnotatorTask, "apply_release", "before"),
-    (AnnotatorTask, "apply_release", "after"),
-    (RunDirectory, "save_state", "before"),
-    (RunDirectory, "save_state", "after"),
-    (RunDirectory, "drop_release", "before"),
-    (Publication, "enter_rounds", "before"),
-]
+CUT_IN_ROUNDS = {
+    "the annotator's first, whose frame is in no state yet": ({}, 2),
+    "the focused critic's, which looks at samples anew": (FOCUSED, 3),
+    "of records, the annotator's": (RECORD_ANNOTATED, 2),
+}
 
 
-@pytest.fixture(scope="module")
-def whole_runs():
-    return {}
-
-
-@pytest.mark.parametrize("mode", [{}, RECORD_ANNOTATED], ids=["user", "record"])
-@pytest.mark.parametrize("point", CUTS, ids=lambda p: f"{p[2]}-{p[1]}")
-def test_a_run_cut_in_the_annotators_rounds_ends_with_the_same_model(
-    annotated, run_small, monkeypatch, whole_runs, tmp_path, point, mode
+@pytest.mark.parametrize("kind", CUT_IN_ROUNDS)
+def test_a_run_cut_where_a_task_looks_at_samples_ends_with_the_same_model(
+    annotated, run_small, monkeypatch, kind
 ):
-    """Call 2 is in the annotator's first round, where its frame is not in any state yet."""
-    if mode is RECORD_ANNOTATED and point[1:] == ("gather", "before"):
-        pytest.skip("the entry is there already: that release is lost")
-    config = annotated(mode, tasks__annotator__sampling_rate=0.5)
-    key = config.privacy.unit
-    if key not in whole_runs:
-        whole_runs[key] = run_small(config, "whole").model_sha256
-    call = 1 if point[0] is AnnotatorTask else 2
-    resumed = interrupted(monkeypatch, run_small, config, (*point, call))
-    assert resumed.model_sha256 == whole_runs[key]
-    assert [e.round for e in entries_of(tmp_path)] == [1, 2, 3]
-
-
-@pytest.mark.parametrize("mode", [{}, RECORD], ids=["user", "record"])
-@pytest.mark.parametrize("call", [2, 3])
-def test_a_run_cut_in_the_focused_critics_rounds_ends_with_the_same_model(
-    small_config, few_images_for_the_frame, run_small, monkeypatch, whole_runs, call, mode
-):
-    """It looks at samples anew in each round, so these must be the same ones after the cut."""
-    config = small_config(**{k.replace(".", "__"): v for k, v in {**FOCUSED, **mode}.items()})
-    key = f"focused {config.privacy.unit}"
-    if key not in whole_runs:
-        whole_runs[key] = run_small(config, "whole").model_sha256
+    changes, call = CUT_IN_ROUNDS[kind]
+    config = annotated(changes, tasks__annotator__sampling_rate=0.5)
+    whole = run_small(config, "whole").model_sha256
     point = (RunDirectory, "save_release", "after", call)
-    assert interrupted(monkeypatch, run_small, config, point).model_sha256 == whole_runs[key]
+    assert interrupted(monkeypatch, run_small, config, point).model_sha256 == whole
 
 
 def test_a_run_cut_among_the_guided_steps_ends_with_the_same_model(
-    annotated, run_small, monkeypatch, whole_runs
+    annotated, run_small, monkeypatch
 ):
     config = annotated(tasks__annotator__sampling_rate=0.5)
     point = (GeneratorTrainer, "_follow", "after", 2 + 1)  # the second round has no step
-    if "user" not in whole_runs:
-        whole_runs["user"] = run_small(config, "whole").model_sha256
-    assert interrupted(monkeypatch, run_small, config, point).model_sha256 == whole_runs["user"]
+    whole = run_small(config, "whole").model_sha256
+    assert interrupted(monkeypatch, run_small, config, point).model_sha256 == whole
 
 
 def test_a_lost_release_of_the_annotator_is_not_taken_in(

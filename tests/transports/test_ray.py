@@ -72,7 +72,6 @@ FILTERED = {
     "privatizer.width": 2,
     "tasks.privatizer.adversary_width": 2,
     "privatizer.consenting": 0.25,
-    "privatizer.condition": True,
 }
 MASKED = {
     **TWO_TASKS,
@@ -101,7 +100,7 @@ SUMS = {
 
 def test_a_run_over_flower_takes_the_filter_of_another(tmp_path):
     pytest.importorskip("ray")
-    trained = Config().updated({**FILTERED, "privatizer.condition": False})
+    trained = Config().updated(FILTERED)
     first = RunDirectory.create(tmp_path / "first", trained)
     train_in_process(trained, first, first.default_store, None)
     taken = {
@@ -125,8 +124,8 @@ def test_a_run_over_flower_takes_the_filter_of_another(tmp_path):
 
 @pytest.mark.parametrize(
     "settings",
-    [RECORDS, FILTERED, MASKED, SUMS],
-    ids=["records", "privatizer", "annotator, masked", "moments, local steps"],
+    [RECORDS, MASKED, SUMS],
+    ids=["records", "annotator, masked", "moments, local steps"],
 )
 @pytest.mark.law("reproducible: transports agree")
 def test_flwr_run_and_the_in_process_transport_make_the_same_model(tmp_path, settings):

@@ -13,12 +13,12 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 from fedlens.client.messages import Vector
 from fedlens.models.limits import clamp_weights, limits_norm, weight_limits
 from fedlens.server.run.arrays import Arrays
-from fedlens.server.tasks.protocol import CriticSteps, Request, TaskContext, settings_of
+from fedlens.server.tasks.protocol import CriticTask, TaskRequest, TaskContext, settings_of
 from outside.normed_client import LIMIT, NormedCritic
 from outside.normed_settings import NormedSettings
 
 
-class NormedTask(CriticSteps):
+class NormedTask(CriticTask):
     """Keeps the critic's weights."""
 
     def __init__(self, context: TaskContext) -> None:
@@ -38,9 +38,9 @@ class NormedTask(CriticSteps):
         vector = torch.from_numpy(weights.astype(np.float32))
         vector_to_parameters(vector, self._critic.parameters())
 
-    def request(self) -> Request:
+    def request(self) -> TaskRequest:
         """The critic as it is."""
-        return Request(settings_of(self._settings, NormedSettings), {"critic": self._weights()})
+        return TaskRequest(settings_of(self._settings, NormedSettings), {"critic": self._weights()})
 
     def apply_release(self, release: NDArray[np.float64]) -> Mapping[str, float]:
         """Move by it."""
