@@ -22,7 +22,7 @@ QUICK  := accountant/test_account.py accountant/test_ledger.py accountant/test_p
           simulations/test_cli.py transports/test_inprocess.py
 
 # The lane of studies and benchmarks, which users have no need of.
-RESEARCH := tests/studies
+RESEARCH := tests/research
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo demo-fault quick quick-tests test test-research lint format dashboard docs sbom bench bench-quick bench-rounds bench-accountant bench-noise bench-records clean

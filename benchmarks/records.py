@@ -23,10 +23,10 @@ from rich.table import Table
 from torch import Tensor
 from torch.nn import functional as F
 
-from fedlens.client.record_sums import AT_ONCE
 from fedlens.client.tasks.record_gradients import OpacusEngine, ProductsEngine
 from fedlens.client.tasks.wgan_networks import LOSSES
 from fedlens.client.update.clipping import Layered, clip_and_sum
+from fedlens.client.update.record_mode import AT_ONCE
 from fedlens.models.critics import WganCritic
 
 BATCH, TURNS, CLIP = 256, 12, 0.5

@@ -12,14 +12,14 @@ from torch import Tensor
 
 from fedlens.accountant.bayesian.norms import NORM_BINS
 from fedlens.client.messages import TrainReply, TrainRequest
-from fedlens.client.record_sums import record_reply
 from fedlens.client.tasks import CLIENT_TASKS
 from fedlens.client.tasks.protocol import ClientTask
 from fedlens.client.update.clipping import clip_and_sum, histogram
-from fedlens.client.users.around import prepare_users
+from fedlens.client.update.record_mode import record_reply
 from fedlens.client.users.protocol import LocalUsers, NodeDataError
 from fedlens.client.users.records import NO_USER, CohortData
 from fedlens.client.users.seeds import keyed_seed
+from fedlens.client.users.views import prepare_users
 
 
 def train(users: LocalUsers, request: TrainRequest, at_least: int = 0) -> TrainReply:
@@ -29,8 +29,8 @@ def train(users: LocalUsers, request: TrainRequest, at_least: int = 0) -> TrainR
 
     Raises:
         WrongUse: this node knows no such kind of task.
-        NodeDataError: as `fedlens.client.users.around.prepare_users`, `train_cohort` and
-            `fedlens.client.record_sums.record_reply`.
+        NodeDataError: as `fedlens.client.users.views.prepare_users`, `train_cohort` and
+            `fedlens.client.update.record_mode.record_reply`.
     """
     shown = prepare_users(users, request)  # capped, and filtered where the request carries a filter
     if request.mechanism.unit == "user":

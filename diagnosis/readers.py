@@ -16,9 +16,9 @@ from torch import Tensor
 
 from fedlens.client.messages import TrainRequest
 from fedlens.client.tasks.annotator import errors
+from fedlens.client.tasks.feature_cache import rows_of
 from fedlens.client.tasks.frozen import public_features
 from fedlens.client.tasks.settings import AnnotatorSettings, FrozenSettings
-from fedlens.client.users.feature_cache import rows_of
 from fedlens.models.annotators import Annotator
 from fedlens.models.focus import focus_from
 from fedlens.models.shapes import ImageShape, one_hot

@@ -13,11 +13,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from fedlens.client.messages import TrainRequest
-from fedlens.client.record_sums import DrawnRecords
+from fedlens.client.tasks.feature_cache import FeatureCache, UserRows, rows_of
 from fedlens.client.tasks.protocol import ClientTask
 from fedlens.client.tasks.settings import AnnotatorSettings
 from fedlens.client.update.clipping import Layered
-from fedlens.client.users.feature_cache import FeatureCache, UserRows, rows_of
+from fedlens.client.update.record_mode import DrawnRecords
 from fedlens.client.users.protocol import LocalData, LocalUsers
 from fedlens.client.users.records import CohortData, padded
 from fedlens.models import devices

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from fedlens.client.messages import TrainRequest
-from fedlens.client.record_sums import DrawnRecords
 from fedlens.client.tasks.protocol import ClientTask
 from fedlens.client.tasks.settings import FrozenSettings
 from fedlens.client.update.clipping import Blocks
+from fedlens.client.update.record_mode import DrawnRecords
 from fedlens.client.users.protocol import LocalData, LocalUsers
 from fedlens.client.users.records import padded
 from fedlens.models import devices

@@ -9,8 +9,8 @@ from pydantic import BaseModel
 from torch import Tensor
 
 from fedlens.client.messages import STRICT, TrainRequest
-from fedlens.client.record_sums import DrawnRecords
 from fedlens.client.update.clipping import Updates
+from fedlens.client.update.record_mode import DrawnRecords
 from fedlens.client.users.protocol import LocalData, LocalUsers, NodeDataError
 
 
@@ -47,7 +47,7 @@ class ClientTask(ABC):
 
         That of a record depends on that record and public state only; no record at all gives no
         row, of the same P. Drawing, clip and noise are not the task's:
-        `fedlens.client.record_sums`.
+        `fedlens.client.update.record_mode`.
 
         Raises:
             NodeDataError: this kind of task has no record mode.

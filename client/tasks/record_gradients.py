@@ -2,7 +2,7 @@
 
 An engine says itself which critics it fits; the first that does computes. Which one that is follows
 from the critic's layers alone. Engines give raw gradients: drawing, clip, sum and noise are the
-framework's (`fedlens.client.record_sums`), so none of them is trusted with a norm.
+framework's (`fedlens.client.update.record_mode`), so none of them is trusted with a norm.
 
 Opacus' ghost clipping has no place here: it adds weighted gradients up in float32, where one record
 changes how those of others are rounded. Sums are made on a lattice, of rows that are there.

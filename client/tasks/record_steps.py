@@ -2,7 +2,7 @@
 
 DP-SGD (Abadi et al., arXiv:1607.00133, algorithm 1): each step draws every record of the node with
 probability q, clips its gradient to C, sums, adds N(0, (zC)^2) and divides by a fixed number, all
-of which `fedlens.client.record_sums` does. Clipping and noise are the project's own, since a
+of which `fedlens.client.update.record_mode` does. Clipping and noise are the project's own, since a
 record with a non-finite gradient must contribute nothing and the noise must come from the
 operating system's entropy.
 """
@@ -15,9 +15,9 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from fedlens.client.record_sums import DrawnRecords
 from fedlens.client.tasks.record_gradients import RecordLosses, record_engine
 from fedlens.client.update.clipping import Layered
+from fedlens.client.update.record_mode import DrawnRecords
 from fedlens.client.users.protocol import LocalUsers
 from fedlens.models.limits import clamp_weights
 

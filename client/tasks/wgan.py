@@ -21,7 +21,6 @@ from torch import Tensor
 from torch.func import functional_call, grad, vmap
 
 from fedlens.client.messages import TrainRequest
-from fedlens.client.record_sums import DrawnRecords
 from fedlens.client.tasks.engines import engine_of
 from fedlens.client.tasks.engines.batches import LocalBatches
 from fedlens.client.tasks.engines.columns import IN_FLIGHT_GPU
@@ -36,6 +35,7 @@ from fedlens.client.tasks.wgan_networks import (
     load_networks,
 )
 from fedlens.client.update.clipping import Layered
+from fedlens.client.update.record_mode import DrawnRecords
 from fedlens.client.users.protocol import LocalData, LocalUsers
 from fedlens.client.users.records import PaddedRecords, padded, shuffled
 from fedlens.models import devices

@@ -1,6 +1,6 @@
 """A run on one side of a private split: the model that scores users, where it is from, who pays.
 
-Nodes find out by themselves on which side a user is (`fedlens.client.users.around`); the
+Nodes find out by themselves on which side a user is (`fedlens.client.users.views`); the
 server keeps the model, the rule and the threshold, which are public, and no side: of those it sees
 what nodes' sums show before the noise. The model is a release of an earlier run, which is paid for
 as `fedlens.server.ledger.prior_runs` says. A run keeps the model as it first took it, so that its

@@ -17,7 +17,7 @@ from fedlens.server.config.schedule import total_rounds
 from fedlens.server.config.tree import Config
 from fedlens.server.generation.compute import faithful_threads, has_spare_cores
 from fedlens.server.generation.sampler import kept_arrays
-from fedlens.server.learning.background import BackgroundTraining
+from fedlens.server.learning.background_training import BackgroundTraining
 from fedlens.server.learning.learner import Learner
 from fedlens.server.learning.unguided import faithful_sampler
 from fedlens.server.ledger.run_ledger import RunLedger

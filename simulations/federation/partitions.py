@@ -12,8 +12,8 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from fedlens.client.users.around import choose_rows
 from fedlens.client.users.seeds import keyed_seed
+from fedlens.client.users.views import choose_rows
 from fedlens.foundation.errors import FedlensError
 from fedlens.simulations.federation.slots import fill_slots
 

@@ -10,11 +10,10 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from fedlens.client.tasks import CLIENT_TASKS
+from fedlens.client.tasks import CLIENT_TASKS, feature_cache
+from fedlens.client.tasks.feature_cache import FeatureCache
 from fedlens.client.train import train_cohort
-from fedlens.client.users import feature_cache
 from fedlens.client.users.cache import WeakCache
-from fedlens.client.users.feature_cache import FeatureCache
 from fedlens.client.users.protocol import ArrayUsers, LocalData
 from fedlens.client.users.records import CohortData
 from fedlens.models.annotators import Annotator

@@ -9,10 +9,10 @@ import pytest
 
 from fedlens.client.tasks import CLIENT_TASKS
 from fedlens.client.train import UserSeeds, train, train_cohort
-from fedlens.client.users.around import cap_users, choose_rows, prepare_users
 from fedlens.client.users.protocol import ArrayUsers
 from fedlens.client.users.records import shuffled
 from fedlens.client.users.seeds import keyed_seed
+from fedlens.client.users.views import cap_users, choose_rows, prepare_users
 
 KEY = b"a run's own key"
 

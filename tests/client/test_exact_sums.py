@@ -8,9 +8,9 @@ import torch
 
 from fedlens.accountant.noise import pitch
 from fedlens.accountant.noise.lattice import SUM_BITS
-from fedlens.client.record_sums import add_step_noise
 from fedlens.client.tasks.annotator import errors
 from fedlens.client.update.clipping import Blocks, Layered, clip_and_sum
+from fedlens.client.update.record_mode import add_step_noise
 
 CLIP = 0.3
 ROWS, SIZE = 400, 60

@@ -16,9 +16,9 @@ from fedlens.client.node.file import open_node_users
 from fedlens.client.tasks.privatizer import PrivatizerLocalTask
 from fedlens.client.train import UserSeeds, train_cohort
 from fedlens.client.update.clipping import clip_and_sum
-from fedlens.client.users.around import FilteredUsers, prepare_users
 from fedlens.client.users.protocol import ArrayUsers, LocalData, NodeDataError
 from fedlens.client.users.records import CohortData, padded, sound_records
+from fedlens.client.users.views import FilteredUsers, prepare_users
 from fedlens.models.vectors import to_vector
 from fedlens.privatizers.methods import method_of
 from fedlens.privatizers.networks.design import design, filter_network

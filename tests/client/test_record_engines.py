@@ -8,11 +8,11 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from fedlens.client.record_sums import record_reply
 from fedlens.client.tasks.record_gradients import OpacusEngine, ProductsEngine, record_engine
 from fedlens.client.tasks.record_steps import RecordSteps
 from fedlens.client.tasks.wgan_networks import LOSSES
 from fedlens.client.update.clipping import Layered, clip_and_sum, rows_of_updates
+from fedlens.client.update.record_mode import record_reply
 from fedlens.client.users.protocol import NodeDataError
 from fedlens.models.critics import WganCritic
 

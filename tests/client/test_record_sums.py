@@ -8,11 +8,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedlens.client.record_sums import NodeRecords, clipped_sum
-from fedlens.client.tasks import CLIENT_TASKS
+from fedlens.client.tasks import CLIENT_TASKS, feature_cache
 from fedlens.client.train import train
 from fedlens.client.update.clipping import Blocks, Layered, clip_and_sum, rows_of_updates
-from fedlens.client.users import feature_cache
+from fedlens.client.update.record_mode import NodeRecords, clipped_sum
 from fedlens.client.users.protocol import ArrayUsers
 from fedlens.models.annotators import Annotator
 from fedlens.models.features import PatchFeatures

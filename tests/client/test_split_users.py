@@ -11,8 +11,8 @@ import torch
 from fedlens.client.messages import ReplyError, SplitSettings, TrainRequest, UserSplit
 from fedlens.client.node.policy import NodePolicy, RequestRefused
 from fedlens.client.train import train
-from fedlens.client.users.around import score_users, take_side
 from fedlens.client.users.protocol import DataOrigin, LocalData, NodeDataError
+from fedlens.client.users.views import score_users, take_side
 from fedlens.models.annotators import Annotator
 from fedlens.models.vectors import to_vector
 

@@ -15,7 +15,7 @@ from fedlens.client.update.clipping import rows_of_updates
 
 HUGE, PARTS = 1e3, 10
 """A clip that nothing here is longer than, and small enough for sums on its lattice to be near."""
-HOMES = ("fedlens.client.train.clip_and_sum", "fedlens.client.record_sums.clip_and_sum")
+HOMES = ("fedlens.client.train.clip_and_sum", "fedlens.client.update.record_mode.clip_and_sum")
 Updates = Tensor | AnyUpdates
 Clip = Callable[[Updates, float], Tensor]
 """What a broken clip and sum gives of updates and C."""

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedlens.client.record_sums import add_step_noise, draw_records
+from fedlens.client.update.record_mode import add_step_noise, draw_records
 from fedlens.server.federation.roster import DrawnUsers, Roster, draw_users
 from fedlens.server.round.aggregation import noised_mean
 
@@ -34,7 +34,7 @@ def drawn_by(broken: Draw) -> Iterator[None]:
 
     with ExitStack() as stack:
         stack.enter_context(patch("fedlens.server.round.step.draw_users", users))
-        stack.enter_context(patch("fedlens.client.record_sums.draw_records", records))
+        stack.enter_context(patch("fedlens.client.update.record_mode.draw_records", records))
         yield
 
 
@@ -98,9 +98,9 @@ def realised_denominator() -> Iterator[None]:
     with ExitStack() as stack:
         for home, fault in (
             ("fedlens.server.round.step.draw_users", users),
-            ("fedlens.client.record_sums.draw_records", records),
+            ("fedlens.client.update.record_mode.draw_records", records),
             ("fedlens.server.round.step.noised_mean", divided),
-            ("fedlens.client.record_sums.add_step_noise", scaled),
+            ("fedlens.client.update.record_mode.add_step_noise", scaled),
         ):
             stack.enter_context(patch(home, fault))
         yield

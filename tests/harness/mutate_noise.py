@@ -14,10 +14,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-import fedlens.client.record_sums
+import fedlens.client.update.record_mode
 import fedlens.server.round.step
 from fedlens.accountant.noise import TEST_MODE_VARIABLE
-from fedlens.client.record_sums import add_step_noise
+from fedlens.client.update.record_mode import add_step_noise
 from fedlens.server.round.aggregation import BoundedSum
 from fedlens.server.round.aggregation import noised_mean as mean
 from fedlens.server.round.step import SealedSum
@@ -68,7 +68,7 @@ def changed(change: Change) -> Iterator[None]:
     with ExitStack() as stack:
         stack.enter_context(patch.object(SealedSum, "open", opened))
         stack.enter_context(patch("fedlens.server.round.step.noised_mean", on_server))
-        stack.enter_context(patch("fedlens.client.record_sums.add_step_noise", on_node))
+        stack.enter_context(patch("fedlens.client.update.record_mode.add_step_noise", on_node))
         yield
 
 
@@ -162,7 +162,7 @@ def fixed_seed() -> Iterator[None]:
     """Noise and cohorts from a seed in the code."""
     with ExitStack() as stack:
         stack.enter_context(patch.dict("os.environ", {TEST_MODE_VARIABLE: "1"}))
-        for home in (fedlens.server.round.step, fedlens.client.record_sums):
+        for home in (fedlens.server.round.step, fedlens.client.update.record_mode):
             real = home.private_source
 
             def stuck(fixed_seed: int, *purpose: int, real: Any = real) -> Any:
@@ -185,7 +185,7 @@ def before_the_clip() -> Iterator[None]:
 
     with ExitStack() as stack:
         stack.enter_context(patch("fedlens.server.round.step.noised_mean", on_server))
-        stack.enter_context(patch("fedlens.client.record_sums.add_step_noise", on_node))
+        stack.enter_context(patch("fedlens.client.update.record_mode.add_step_noise", on_node))
         yield
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from people import CLIP, KINDS, MOST, ODD, People, a_split, person
 
-from fedlens.client.users.around import score_users
+from fedlens.client.users.views import score_users
 from fedlens.server.round.step import NoUsableReply
 
 UNFILTERED = [kind for kind in KINDS if kind not in ("privatizer", "filtered")]

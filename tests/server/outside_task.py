@@ -20,7 +20,7 @@ from fedlens.client.users.protocol import LocalData, LocalUsers
 from fedlens.client.users.record_batches import DrawnRecords
 from fedlens.server.config.mechanism import largest_sum
 from fedlens.server.config.tasks import CriticConfig, FrozenConfig, TaskKind
-from fedlens.server.tasks.protocol import CriticTask, TaskRequest, TaskContext
+from fedlens.server.tasks.protocol import CriticTask, TaskContext, TaskRequest
 
 
 class EchoConfig(FrozenConfig):

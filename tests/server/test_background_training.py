@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from fedlens.server.learning.background import BackgroundTraining
+from fedlens.server.learning.background_training import BackgroundTraining
 from fedlens.server.round import samples
 from fedlens.server.run.directory import RunDirectory
 

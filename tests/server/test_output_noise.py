@@ -10,7 +10,7 @@ import torch
 from run_tasks import TINY
 
 from fedlens.cli import main
-from fedlens.client.users.around import FilteredUsers
+from fedlens.client.users.views import FilteredUsers
 from fedlens.privatizers.export import load_filter
 from fedlens.server.config.tree import Config, ConfigError
 from fedlens.server.generation.fitting import FilterFit

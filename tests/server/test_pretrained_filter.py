@@ -16,9 +16,9 @@ from fedlens.cli import build_parser, main
 from fedlens.cli.simulate import config_of
 from fedlens.client.messages import Description
 from fedlens.client.messages import TrainRequest as Request
-from fedlens.client.users.around import FilteredUsers
 from fedlens.client.users.protocol import LocalData
 from fedlens.client.users.records import sound_records
+from fedlens.client.users.views import FilteredUsers
 from fedlens.models.vectors import to_vector
 from fedlens.server.app import app
 from fedlens.server.config.schedule import planned_epsilon, scheduled

@@ -15,7 +15,7 @@ from run_tasks import TINY
 from fedlens.api.label_curves import label_curve
 from fedlens.cli import main
 from fedlens.client.messages import TrainRequest
-from fedlens.client.users.around import FilteredUsers, prepare_users
+from fedlens.client.users.views import FilteredUsers, prepare_users
 from fedlens.models.vectors import to_vector
 from fedlens.privatizers import fitting
 from fedlens.privatizers.classifiers import choices_of

@@ -10,9 +10,9 @@ from torch.nn import functional as F
 from torch.nn.utils import vector_to_parameters
 
 from fedlens.client.messages import TrainRequest
-from fedlens.client.record_sums import DrawnRecords
 from fedlens.client.tasks.record_steps import RecordSteps
 from fedlens.client.update.clipping import Updates
+from fedlens.client.update.record_mode import DrawnRecords
 from fedlens.client.users.protocol import LocalData, LocalUsers, NodeDataError
 from fedlens.models.limits import weight_limits
 from outside.normed_settings import NormedSettings

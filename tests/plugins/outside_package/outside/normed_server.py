@@ -13,7 +13,7 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 from fedlens.client.messages import Vector
 from fedlens.models.limits import clamp_weights, limits_norm, weight_limits
 from fedlens.server.run.arrays import Arrays
-from fedlens.server.tasks.protocol import CriticTask, TaskRequest, TaskContext, settings_of
+from fedlens.server.tasks.protocol import CriticTask, TaskContext, TaskRequest, settings_of
 from outside.normed_client import LIMIT, NormedCritic
 from outside.normed_settings import NormedSettings
 

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedlens.client.record_sums import DrawnRecords, NodeRecords
+from fedlens.client.update.record_mode import DrawnRecords, NodeRecords
 from fedlens.client.users.cache import WeakCache
 from fedlens.client.users.protocol import LocalUsers
 from fedlens.client.users.records import NO_USER, CohortData, padded
