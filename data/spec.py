@@ -116,6 +116,7 @@ class DatasetSpec:
     distortion: Distortion = Distortion()
     student_images: int = 1
     published: str = ""
+    public: bool = False
     format: SourceFormat | None = None
     attribution: str = ""
     private: Callable[[str, str, Path | None, int], Split] | None = None
