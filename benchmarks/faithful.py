@@ -30,7 +30,7 @@ from torch import Tensor
 from benchmarks.judge import Judge, train_judge
 from fedlens.foundation.errors import WrongUse
 from fedlens.models.faults.planting import PlantedFault, parse_faults
-from fedlens.models.pixels import from_pixels
+from fedlens.models.shapes import from_pixels
 from fedlens.server.config.tree import Config
 from fedlens.server.run.directory import RunDirectory
 from fedlens.simulations.federation.apps import simulated_federation

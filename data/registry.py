@@ -51,20 +51,10 @@ _OTHERS = {
     "embedded-amnist": "fedlens.data.attributes.digits:EMBEDDED_AMNIST",
     "embedded-mnist-thickness": "fedlens.data.attributes.digits:EMBEDDED_THICKNESS",
 }
-_STUDIED = {
-    "household": "fedlens.data.attributes.household:HOUSEHOLD",
-    "embedded-household": "fedlens.data.attributes.household:SIMULATED_HOUSEHOLD",
-    "orl": "fedlens.data.attributes.orl:ORL",
-    "facescrub": "fedlens.data.attributes.facescrub:FACESCRUB",
-    "utkface": "fedlens.data.attributes.utkface:UTKFACE",
-    "eco": "fedlens.data.attributes.eco:ECO",
-    "mixture": "fedlens.data.attributes.mixture:MIXTURE",
-}
-"""What only studies use."""
 DATASETS: Registry[DatasetSpec] = Registry(
     "data set",
     "fedlens.datasets",
-    {**_FORMATS, **_OTHERS, **_STUDIED},
+    {**_FORMATS, **_OTHERS},
 )
 
 

@@ -22,7 +22,7 @@ from fedlens.client.tasks.settings import AnnotatorSettings, FrozenSettings
 from fedlens.models.annotators import Annotator
 from fedlens.models.focus import focus_from
 from fedlens.models.shapes import ImageShape, one_hot
-from fedlens.models.vectors import load_vector
+from fedlens.models.weights import load_vector
 
 AT_ONCE = 64
 """Users whose sums are made together."""

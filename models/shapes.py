@@ -6,10 +6,26 @@ scaling: nothing about the data enters it). Labels are int64 class numbers.
 
 from __future__ import annotations
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from fedlens.foundation.errors import FedlensError
+
+# The one scaling of pixels, bytes to [-1, 1] and back: fixed and public, no data enter it.
+
+
+def from_pixels(pixels: NDArray[np.uint8]) -> Tensor:
+    """Float32 in [-1, 1] of bytes of any shape; the same bits on every machine."""
+    return torch.from_numpy(pixels.astype(np.float32) / 127.5 - 1)
+
+
+def as_pixels(images: Tensor) -> NDArray[np.uint8]:
+    """Images in [-1, 1] as bytes of the same shape; what lies outside is cut."""
+    pixels = ((images + 1) * 127.5).round().clamp(0, 255)
+    return pixels.to(torch.uint8).cpu().numpy()
+
 
 ImageShape = tuple[int, int, int]
 """(channels, height, width): 1 or 3 channels, a square of 16 to 64 pixels, a multiple of 4."""

@@ -16,7 +16,7 @@ from fedlens.accountant.wording import shown
 from fedlens.data.registry import spec_of
 from fedlens.foundation.json_values import json_value
 from fedlens.foundation.profile import timed
-from fedlens.models.pixels import from_pixels
+from fedlens.models.shapes import from_pixels
 from fedlens.server.config.tree import Config
 from fedlens.server.generation.compute import training_threads, usable_cores
 from fedlens.server.learning.builds_on import with_cost

@@ -14,8 +14,7 @@ from sqlalchemy import make_url
 from torch import Tensor, nn
 
 from fedlens.accountant.ledger.ledger import Ledger
-from fedlens.models.pixels import from_pixels
-from fedlens.models.shapes import ImageShape
+from fedlens.models.shapes import ImageShape, from_pixels
 from fedlens.privatizers.export import release
 from fedlens.privatizers.fitting import LeakageEstimate
 from fedlens.server.generation.fitting import leakage_of

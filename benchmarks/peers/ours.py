@@ -24,7 +24,7 @@ from benchmarks.peers.work import (
 from fedlens.client.messages import Mechanism, TrainRequest
 from fedlens.client.tasks.settings import EngineName, ProductPrecision, WganSettings
 from fedlens.client.train import train
-from fedlens.models.vectors import to_vector
+from fedlens.models.weights import to_vector
 
 ENGINES: dict[str, tuple[EngineName, ProductPrecision]] = {
     "fedlens, loop": ("loop", "float32"),

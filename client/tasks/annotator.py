@@ -22,7 +22,7 @@ from fedlens.client.users.protocol import LocalData, LocalUsers
 from fedlens.client.users.records import CohortData, padded
 from fedlens.models import devices
 from fedlens.models.annotators import Annotator
-from fedlens.models.vectors import load_vector
+from fedlens.models.weights import load_vector
 
 
 def load_annotator(users: LocalUsers, request: TrainRequest) -> Annotator:

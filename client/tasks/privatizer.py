@@ -25,7 +25,7 @@ from fedlens.client.tasks.settings import PrivatizerSettings
 from fedlens.client.users.protocol import LocalData, LocalUsers, NodeDataError
 from fedlens.client.users.records import PaddedRecords, padded, shuffled
 from fedlens.models import devices
-from fedlens.models.vectors import load_vector
+from fedlens.models.weights import load_vector
 from fedlens.privatizers.methods import method_of
 from fedlens.privatizers.networks.design import SCALARS, SHARES, design
 from fedlens.privatizers.protocol import Batch, Weights, named_weights

@@ -22,7 +22,7 @@ from fedlens.models import devices
 from fedlens.models.annotators import Annotator
 from fedlens.models.probes.asking import AskedProbe, parse_probe
 from fedlens.models.probes.protocol import ProbedRecords
-from fedlens.models.vectors import load_vector
+from fedlens.models.weights import load_vector
 
 
 def asked_network(users: LocalUsers, request: TrainRequest) -> Annotator | None:

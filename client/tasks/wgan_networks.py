@@ -16,7 +16,7 @@ from fedlens.client.users.protocol import LocalUsers
 from fedlens.models import devices
 from fedlens.models.critics import WganCritic
 from fedlens.models.generators import Generator
-from fedlens.models.vectors import load_vector
+from fedlens.models.weights import load_vector
 
 FAKES_PER_CLASS = 25
 

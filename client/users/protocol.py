@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fedlens.data.mapped_arrays import let_go
 from fedlens.foundation.errors import FedlensError
-from fedlens.models.pixels import from_pixels
+from fedlens.models.shapes import from_pixels
 
 Rows = NDArray[np.int64]
 

@@ -50,7 +50,7 @@ from fedlens.models import devices
 from fedlens.models.annotators import Annotator
 from fedlens.models.probes import PROBES
 from fedlens.models.probes.protocol import Argument, ProbedRecords
-from fedlens.models.vectors import load_vector
+from fedlens.models.weights import load_vector
 from fedlens.privatizers.networks.design import FilterNetwork, filter_network
 
 AT_ONCE = 16

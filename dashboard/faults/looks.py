@@ -19,7 +19,7 @@ from PIL import Image
 
 from fedlens.models.faults import FAULTS
 from fedlens.models.faults.protocol import Fault, FaultSetting
-from fedlens.models.pixels import as_pixels, from_pixels
+from fedlens.models.shapes import as_pixels, from_pixels
 
 
 def main() -> None:

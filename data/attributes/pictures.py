@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from fedlens.data.labelled.pictures import read_square, read_square_of
-from fedlens.models.pixels import from_pixels
+from fedlens.models.shapes import from_pixels
 from fedlens.privatizers.private_data import PrivateData, PrivateDataError, Split, split_in_two
 
 

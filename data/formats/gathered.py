@@ -51,7 +51,7 @@ from fedlens.data.labelled.pictures import (
     usual_side,
 )
 from fedlens.data.registry import DATASETS
-from fedlens.models.pixels import from_pixels
+from fedlens.models.shapes import from_pixels
 from fedlens.privatizers.private_data import Split
 
 SYNONYMS = {"utility": "label", "owner": "user", "file": "image"}

@@ -17,7 +17,7 @@ from fedlens.data.labelled.labels import OwnRecords, deal, keys_of
 from fedlens.data.labelled.pictures import check_side, resizing_note, squared, usual_side
 from fedlens.data.labelled.series import as_series
 from fedlens.data.mapped_arrays import unread
-from fedlens.models.pixels import from_pixels
+from fedlens.models.shapes import from_pixels
 from fedlens.privatizers.private_data import PrivateDataError, Split
 
 DEFAULTS = {

@@ -88,8 +88,7 @@ def attack(
     from fedlens.data.attributes import load_private
     from fedlens.privatizers.attacks.attackers import BLIND, FRESH, INFORMED, STRONG
     from fedlens.privatizers.attacks.attackers.formula import FORMULA
-    from fedlens.privatizers.attacks.effort import FULL, QUICK
-    from fedlens.privatizers.attacks.filter_attack import attack_filter
+    from fedlens.privatizers.attacks.filter_attack import FULL, QUICK, attack_filter
     from fedlens.privatizers.attacks.targets import target_of
 
     asked = settings or AttackSettings()

@@ -209,7 +209,7 @@ def public_reference(name: str, config: Config, images: int) -> Reference:
 
     from fedlens.data.registry import load
     from fedlens.diagnosis.reference import Reference, like_all
-    from fedlens.models.pixels import from_pixels
+    from fedlens.models.shapes import from_pixels
 
     found = load(name, config.data.dir or None if name == config.data.name else None)
     whole = len(found.test_labels)

@@ -47,7 +47,7 @@ def _faithful(run: Run | Path | str, count: int) -> tuple[Tensor, Tensor]:
     """As float32 [n, c, h, w] in [-1, 1], and int64 [n]."""
     import torch
 
-    from fedlens.models.pixels import from_pixels
+    from fedlens.models.shapes import from_pixels
 
     chosen = run if isinstance(run, Run) else open_run(run)
     made = chosen.draw(count, purpose="faithful", seed=chosen.config.seed)

@@ -179,7 +179,7 @@ def drawn(
     round_number: int | None,
 ) -> Samples:
     """Fresh samples; of their generator the store has a batch, whose figures are theirs too."""
-    from fedlens.models.pixels import as_pixels
+    from fedlens.models.shapes import as_pixels
     from fedlens.server.run.directory import RunDirectoryError
     from fedlens.simulations.run_artifacts import judged_samples, kept_sampler
     from fedlens.store import open_store

@@ -15,12 +15,79 @@ from fedlens.server.config.section import (
     NotNegative,
     NotNegativeCount,
     Positive,
+    Probability,
     Section,
     Share,
     require,
     require_mend,
 )
 from fedlens.server.config.slices import a_slice, declared_slices, parse_slices
+
+# The section of the private split: users on one side of how well a fixed model does on them.
+
+MOST_SCORED = 256
+
+
+class SplitConfig(Section):
+    """A private split: each device finds out on which side its user is; no release says who."""
+
+    side: Literal["none", "below", "from"] = "none"
+    """Which users the run learns from: those whose score lies ``below`` the threshold, or those
+    whose score lies at it or above, ``from`` it on. All others contribute zeros, as users without
+    records do. ``none``: everyone."""
+    model: str = ""
+    """Absolute path of the run whose released annotator scores each user's records. It travels in
+    every request, and what that run cost is in this run's figures."""
+    rule: Literal["recognised", "confidence"] = "recognised"
+    """A user's score: the share of records whose label the model finds likeliest (``recognised``),
+    or the mean probability that it gives their labels (``confidence``)."""
+    threshold: Annotated[float, Field(gt=0, le=1)] = 0.7
+    """Score at which the sides meet: fixed beforehand, public."""
+    records: Annotated[int, Field(gt=0, le=MOST_SCORED)] = 16
+    """Records of a user that are scored at most. The split's own key draws them, so that they are
+    the same in every run on it."""
+    share: Probability = 1.0
+    """Share of the users that is expected on the side. It is part of the fixed number that sums are
+    divided by, and a guess: the true share is private. 1 makes releases small, never less
+    private."""
+    other_people: bool = False
+    """Declare that no user of this run was one of the model's: its cost is then left out."""
+
+    @property
+    def active(self) -> bool:
+        """Whether the run is about one side."""
+        return self.side != "none"
+
+    @property
+    def expected(self) -> float:
+        """Share of the enrolled users that sums are reckoned to be of."""
+        return self.share if self.active else 1.0
+
+    @model_validator(mode="after")
+    def _names_a_model(self) -> SplitConfig:
+        mend = "name a run with a released annotator in split.model too"
+        require(not self.active or bool(self.model), "split.side", self.side, mend)
+        return self
+
+
+# The section of membership: how many of the declared nodes and users a run goes on with.
+
+
+class MembershipConfig(Section):
+    """Which part of the federation has to be there; nodes may come late, leave, return and grow.
+
+    ``data.nodes`` and ``data.users`` are public bounds. All that sums are divided by comes from
+    them, never from who is there.
+    """
+
+    least_nodes: Probability = 0.5
+    """Share of ``data.nodes`` that a round needs: fewer, and the run waits."""
+    least_users: Probability = 0.8
+    """Share of ``data.users`` that have to be enrolled on the nodes that are there."""
+    patience: NotNegative = 600.0
+    """Seconds that a run waits: at its beginning for all declared nodes, later for as many as a
+    round needs. Then it stops and says why; `fedlens resume` goes on once they are back."""
+
 
 LEAST_DELTA = 1e-30
 POPULATION_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}|/.+")

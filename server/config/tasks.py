@@ -400,8 +400,8 @@ TASK_KINDS: Registry[TaskKind] = Registry(
         for name in ("frozen", "focused", "wgan", "annotator", "privatizer")
     }
     | {
-        "frequencies": "fedlens.server.config.moments:FREQUENCIES",
-        "moments": "fedlens.server.config.moments:MOMENTS",
+        "frequencies": "fedlens.server.config.tasks:FREQUENCIES",
+        "moments": "fedlens.server.config.tasks:MOMENTS",
         "probe": "fedlens.server.config.tasks:PROBING",
     },
 )
@@ -419,3 +419,56 @@ def task_config(table: Any) -> TaskConfig:
     kind = table.get("kind")
     require_mend(isinstance(kind, str), f"give a kind: one of {', '.join(TASK_KINDS)}")
     return TASK_KINDS[kind].config.model_validate(table)
+
+
+# Settings of the tasks whose noised sums a privatizer is fitted on.
+
+
+class FrequenciesConfig(TaskConfig):
+    """Sums that say where images' low frequencies lie; for ``privatizer.trained_by = "sums"``.
+
+    It comes first. Each user sends the mean of the own images' lowest frequencies and of their
+    squares.
+    """
+
+    provides = frozenset({needs.SCALES})
+    trains_filter_by = "sums"
+
+    kind: Literal["frequencies"] = "frequencies"
+    noise_multiplier: NoiseMultiplier = 5.0
+    clipping_norm: Positive = 2.0
+    """C: L2 bound of a user's update; √10 is the longest that there is."""
+
+    @property
+    def released(self) -> str:
+        """What the ledger says that a round releases."""
+        return "frequencies of images"
+
+
+class MomentsConfig(TaskConfig):
+    """Sums that say what images of each pair of class and attribute are like.
+
+    For ``privatizer.trained_by = "sums"``; it comes right after a task of kind ``frequencies``.
+    Each user sends, for each pair, the number of own images, the sum of their features and that of
+    the features' products. The filter is fitted on the release of its last round, or on the mean of
+    several rounds' releases, which costs nothing; all later tasks look through it.
+    """
+
+    requires = frozenset({needs.SCALES})
+    provides = frozenset({needs.PRIVATIZER})
+    trains_filter_by = "sums"
+
+    kind: Literal["moments"] = "moments"
+    noise_multiplier: NoiseMultiplier = 2.0
+    clipping_norm: Positive = 3.0
+    """C: L2 bound of a user's update. One image adds 1.44 at most, ten of several classes about
+    3."""
+
+    @property
+    def released(self) -> str:
+        """What the ledger says that a round releases."""
+        return "moments of images"
+
+
+FREQUENCIES = TaskKind(FrequenciesConfig, "fedlens.server.tasks.frequencies:FrequenciesTask")
+MOMENTS = TaskKind(MomentsConfig, "fedlens.server.tasks.moments:MomentsTask")

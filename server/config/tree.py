@@ -23,18 +23,18 @@ from pydantic import (
 
 from fedlens.server.config import needs
 from fedlens.server.config.aggregation import AggregationConfig
-from fedlens.server.config.membership import MembershipConfig
 from fedlens.server.config.privatizer import NoPrivatizer, PrivatizerConfig, PrivatizerSection
 from fedlens.server.config.section import ConfigError, Section, refusal, require
 from fedlens.server.config.sections import (
     POPULATION_NAME,
     DataConfig,
     GeneratorConfig,
+    MembershipConfig,
     PrivacyConfig,
     ReleaseConfig,
     RoundsConfig,
+    SplitConfig,
 )
-from fedlens.server.config.split import SplitConfig
 from fedlens.server.config.tasks import (
     TASK_KINDS,
     AnnotatorConfig,

@@ -24,7 +24,7 @@ from torch.nn import functional as F
 
 from fedlens.models.shapes import ImageShape
 from fedlens.models.students import StudentCnn
-from fedlens.models.vectors import to_vector
+from fedlens.models.weights import to_vector
 from fedlens.privatizers.classifiers import prior_of
 from fedlens.privatizers.fitting import (
     FIRST,

@@ -16,7 +16,7 @@ from fedlens.models import devices
 from fedlens.models.generators import Generator
 from fedlens.models.precision import multiplying_in
 from fedlens.models.shapes import ImageShape
-from fedlens.models.vectors import load_vector, to_vector
+from fedlens.models.weights import load_vector, to_vector
 from fedlens.server.config.tree import Config
 from fedlens.server.generation.compute import generator_precision, training_threads
 from fedlens.server.run.arrays import Arrays, optimiser_state, restore_optimiser

@@ -14,7 +14,7 @@ from fedlens.models import devices
 from fedlens.models.annotators import Annotator
 from fedlens.models.generators import Generator
 from fedlens.models.shapes import ImageShape
-from fedlens.models.vectors import load_vector, to_vector
+from fedlens.models.weights import load_vector, to_vector
 from fedlens.privatizers.networks.design import filter_network
 from fedlens.privatizers.record_noise import KEY_BYTES, records_noise
 from fedlens.server.config.tree import Config

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from fedlens.models.generators import Generator
 from fedlens.models.shapes import ImageShape
-from fedlens.models.vectors import load_vector
+from fedlens.models.weights import load_vector
 from fedlens.server.config.schedule import scheduled
 from fedlens.server.config.tree import Config
 from fedlens.server.generation.compute import faithful_threads

@@ -19,7 +19,7 @@ from fedlens.accountant.ledger.prior import PriorReleases
 from fedlens.client.messages import Vector
 from fedlens.models.annotators import Annotator
 from fedlens.models.shapes import ImageShape
-from fedlens.models.vectors import load_vector, to_vector
+from fedlens.models.weights import load_vector, to_vector
 from fedlens.server.config import needs
 from fedlens.server.config.schedule import check_affordable
 from fedlens.server.config.tasks import AnnotatorConfig

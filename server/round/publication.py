@@ -17,7 +17,7 @@ from torch import Tensor
 from fedlens.accountant.account import Spending, statement
 from fedlens.accountant.statement import promise
 from fedlens.foundation.profile import timed
-from fedlens.models.pixels import as_pixels
+from fedlens.models.shapes import as_pixels
 from fedlens.server.config.schedule import total_rounds
 from fedlens.server.config.tree import Config
 from fedlens.server.generation.sampler import Drawn, Sampler

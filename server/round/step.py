@@ -35,7 +35,7 @@ from fedlens.server.federation.roster import DrawnUsers, Roster, draw_users, tak
 from fedlens.server.round.aggregation import Aggregate, Answer, Limits, combine, noised_mean
 from fedlens.server.round.sealed import Attendance, Charge, RoundRelease, SealedFailure, SealedRound
 from fedlens.server.round.slots import RoundSlots
-from fedlens.server.run.key import new_key
+from fedlens.server.run.directory import new_key
 from fedlens.server.tasks.protocol import TaskRequest
 
 logger = logging.getLogger(__name__)

@@ -9,8 +9,7 @@ from fedlens.server.learning.learner import Learner
 from fedlens.server.round.masked_step import SecureStep
 from fedlens.server.round.sealed import RoundRelease, SealedRound
 from fedlens.server.round.step import PrivateStep, StepPlan
-from fedlens.server.run.directory import RunDirectory
-from fedlens.server.run.key import load_key
+from fedlens.server.run.directory import RunDirectory, load_key
 from fedlens.server.tasks.protocol import TaskRequest
 
 

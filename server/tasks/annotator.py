@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from fedlens.client.tasks.settings import AnnotatorSettings
 from fedlens.models import devices
 from fedlens.models.annotators import Annotator
-from fedlens.models.vectors import load_vector, to_vector
+from fedlens.models.weights import load_vector, to_vector
 from fedlens.server.config.mechanism import largest_sum
 from fedlens.server.config.section import ConfigError
 from fedlens.server.config.tasks import AnnotatorConfig

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from fedlens.client.messages import Vector
 from fedlens.client.tasks.settings import PrivatizerSettings
-from fedlens.models.vectors import load_vector, to_vector
+from fedlens.models.weights import load_vector, to_vector
 from fedlens.privatizers.networks.design import SCALARS, SHARES, Design, design
 from fedlens.privatizers.protocol import FILTER, PrivatizerError
 from fedlens.server.config.section import ConfigError

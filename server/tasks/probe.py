@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from fedlens.client.messages import Vector
 from fedlens.client.tasks.settings import PLACES, ProbeSettings
 from fedlens.models.probes.asking import parse_probe
-from fedlens.models.vectors import to_vector
+from fedlens.models.weights import to_vector
 from fedlens.server.config import needs
 from fedlens.server.config.section import ConfigError
 from fedlens.server.config.tasks import AnnotatorConfig

@@ -8,22 +8,27 @@ written, and what is asked was learned from made-up images alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
-from flwr.app import Context
+from flwr.app import Context, Message, RecordDict
 from numpy.typing import NDArray
 
 from fedlens.accountant.bayesian.noised_norms import PUBLIC_BINS, NoisedNorms
 from fedlens.accountant.events import SubsampledGaussian
 from fedlens.accountant.ledger.chain import LedgerEntry
 from fedlens.client.app import build_client_app
-from fedlens.client.messages import TrainReply
+from fedlens.client.messages import TRAIN, TrainReply
+from fedlens.client.secure_messages import MASKED, masked_reply, read_masked
+from fedlens.client.tasks import CLIENT_TASKS
 from fedlens.client.tasks.protocol import ClientTaskFactory
 from fedlens.client.users.protocol import LocalUsers
-from fedlens.server.config.mechanism import denominator
+from fedlens.foundation.secure_sum import bits_for, packed, unpacked
+from fedlens.server.config.mechanism import NOISE_EXCESS, denominator
 from fedlens.server.config.tree import Config
 from fedlens.server.federation.enrolment import Federation, enrol
 from fedlens.server.federation.roster import Roster
@@ -32,16 +37,100 @@ from fedlens.server.round.aggregation import Aggregate
 from fedlens.server.round.masked_step import SealedMasks, SecureStep
 from fedlens.server.round.step import NoUsableReply, PrivateStep, SealedSum, StepPlan
 from fedlens.server.tasks.protocol import ServerTask, TaskRequest
-from fedlens.simulations.audits.listening import ListeningGrid
 from fedlens.simulations.audits.made_up import MadeUpUsers, made_up_images
-from fedlens.simulations.audits.masked import (
-    MOST,
-    Lie,
-    audited_aggregation,
-    lies,
-    with_empty_nodes,
-)
 from fedlens.simulations.audits.schedule import Schedule
+from fedlens.simulations.transports.inprocess import FIRST_NODE_ID, InProcessGrid
+
+# What audits need where nodes mask their sums: enough nodes, the real step, a node that lies.
+#
+# No single reply can be read then. What is audited is what the server opens: the exact total, or
+# with noise of nodes the noised one.
+
+FEWEST, MOST = 2, 8
+"""Nodes of an audit of masked sums: one alone masks nothing, and many take long."""
+_EXCESS = 4.0
+"""Times the largest norm that a total may have: what cannot have wrapped around."""
+Lie = Callable[[RecordDict], RecordDict]
+WITHOUT_TRIMMING: dict[str, Any] = {"aggregation.trimmed_share": 0.0}
+
+
+def audited_aggregation(config: Config) -> dict[str, Any]:
+    """How the nodes of an audit's sums are counted: they are fewer than a run's, and all honest.
+
+    Trimmed sums are audited as plain ones: who is in one cannot be read from it.
+    """
+    alone = dict.fromkeys(("tolerated_dropouts", "colluding", "threshold"), 0)
+    masks = {f"aggregation.{key}": value for key, value in alone.items()}
+    return {**WITHOUT_TRIMMING, **masks} if config.aggregation.secure else WITHOUT_TRIMMING
+
+
+def with_empty_nodes(hosts: Sequence[MadeUpUsers]) -> list[MadeUpUsers]:
+    """The nodes, and as many that host no one as masks need."""
+    first, found = hosts[0], list(hosts)
+    while len(found) < FEWEST:
+        none = torch.zeros(0, dtype=torch.bool)
+        empty = replace(first, images=first.images[:0], labels=first.labels[:0], holds=none)
+        found.append(replace(empty, partition=len(found)))
+    return found
+
+
+def lies(step: SecureStep, users: int, clipping_norm: float) -> dict[str, Lie]:
+    """What a hostile node makes of its masked sum, which the server must not take.
+
+    Args:
+        step: of the audit.
+        users: enrolled on all nodes.
+        clipping_norm: C.
+    """
+    layout, bits = step.plan.layout, bits_for(step.plan.layout.largest)
+    part, parties = layout.update, step.plan.parties
+    noise = part.scale * part.pitch * math.sqrt(parties) * (math.sqrt(part.size) + NOISE_EXCESS)
+    each = _EXCESS * (users * clipping_norm + noise) / math.sqrt(part.size) / part.pitch
+    shift = np.zeros(layout.size, dtype=np.int64)
+    shift[: part.size] = round(each)
+
+    def longer(content: RecordDict) -> RecordDict:
+        words = unpacked(read_masked(content), layout.size, bits)
+        return masked_reply(packed(words + shift.view(np.uint64), bits))
+
+    def shorter(content: RecordDict) -> RecordDict:
+        return masked_reply(read_masked(content)[: -(bits // 8)])
+
+    return {"far too long": longer, "of another shape": shorter}
+
+
+# A grid that hears what nodes reply, and can have one of them reply with something else.
+
+
+class ListeningGrid(InProcessGrid):
+    """In-process nodes whose last replies are kept."""
+
+    heard: list[RecordDict]
+    """The plain sums of the last round, in the order in which nodes were asked."""
+    answering: tuple[str, ClientTaskFactory] | None = None
+    """A kind of task, and what makes the object that answers for it on nodes; None for its own."""
+    hostile: Callable[[RecordDict], RecordDict] | None = None
+    """What the last node makes of its sum, masked or not, before it sends it; None: nothing."""
+
+    def push_messages(self, messages):  # type: ignore[no-untyped-def]
+        """Have each node answer its message; returns the messages' ids."""
+        self.heard = []
+        with CLIENT_TASKS.replaced(*self.answering) if self.answering else nullcontext():
+            return super().push_messages(messages)
+
+    def _deliver(self, message: Message) -> str:
+        identity = super()._deliver(message)
+        reply = self._replies[identity]
+        asked = message.metadata.message_type
+        if asked not in (TRAIN, MASKED) or not reply.has_content():
+            return identity
+        last = message.metadata.dst_node_id == FIRST_NODE_ID + len(self._contexts) - 1
+        if self.hostile is not None and last:
+            reply.content = self.hostile(reply.content)
+        if asked == TRAIN:
+            self.heard.append(reply.content)
+        return identity
+
 
 SHAPE, CLASSES = (1, 28, 28), 10
 _NO_LIMIT = 1e30

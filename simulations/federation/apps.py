@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field, fields
 from functools import lru_cache
 
 import numpy as np
+import torch
 from flwr.app import Context
 from numpy.typing import NDArray
 
@@ -12,16 +14,91 @@ from fedlens.client.app import build_client_app, own_policy
 from fedlens.client.node.file import open_node_users
 from fedlens.client.node.policy import USUAL_RECORDS, NodePolicy
 from fedlens.client.node.slices import in_slice
-from fedlens.client.users.protocol import ArrayUsers, LocalUsers, is_simulated
+from fedlens.client.users.protocol import ArrayUsers, LocalData, LocalUsers, Rows, is_simulated
 from fedlens.data.registry import Dataset, load
 from fedlens.data.sensitive import SensitiveValues, sensitive_values_of
 from fedlens.foundation.errors import WrongUse
-from fedlens.models.faults.planting import faulty_users, parse_faults
+from fedlens.models.faults.planting import SOUND, PlantedFault, faulty_users, parse_faults
 from fedlens.server.config.loading import read_run_config
 from fedlens.server.config.slices import parse_slices
 from fedlens.server.config.tree import Config, DataConfig
-from fedlens.simulations.federation.faulty import FaultyUsers
 from fedlens.simulations.federation.partitions import Partition, partition
+
+# Users of a simulation some of whom hold faulty records: planted, to learn what would be seen.
+
+_HOW = 8
+"""Stream of the run's seed that what is random in a fault is drawn from."""
+
+
+@dataclass(frozen=True, eq=False)
+class FaultyUsers(ArrayUsers):
+    """Users over arrays, those with a fault seen through it.
+
+    A faulty user's records follow from the user's own, the run's seed and the user's number.
+    """
+
+    faults: tuple[PlantedFault, ...] = ()
+    which: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    """[users], each user's fault, or `SOUND`."""
+    seed: int = 0
+    _made: dict[int, LocalData] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        users: ArrayUsers,
+        faults: tuple[PlantedFault, ...],
+        which: NDArray[np.int64],
+        seed: int,
+    ) -> FaultyUsers:
+        """The same users, with faults.
+
+        Raises:
+            WrongUse: a fault does not go with such data.
+        """
+        for fault in faults:
+            fault.check(users.shape, users.classes)
+        moved = [fault.fault.name for fault in faults if fault.fault.kind == "label"]
+        if moved and users.sensitive is not None:
+            raise WrongUse(
+                f"fault {moved[0]!r} changes which records there are, and these have a sensitive "
+                "attribute: plant a fault of images, or train without a privatizer"
+            )
+        own = {one.name: getattr(users, one.name) for one in fields(ArrayUsers)}
+        return cls(**own, faults=faults, which=which, seed=seed)
+
+    def held(self, position: int) -> int:
+        """How many records the user holds, under the fault."""
+        if self.which[position] == SOUND:
+            return super().held(position)
+        return len(self._faulty(position).labels)
+
+    def user(self, position: int, rows: Rows | None = None) -> LocalData:
+        """The records of one user, under the fault."""
+        if self.which[position] == SOUND:
+            return super().user(position, rows)
+        data = self._faulty(position)
+        return data if rows is None else _some(data, rows)
+
+    def _faulty(self, position: int) -> LocalData:
+        if position not in self._made:
+            self._made[position] = self._changed(position)
+        return self._made[position]
+
+    def _changed(self, position: int) -> LocalData:
+        own, fault = super().user(position), self.faults[self.which[position]]
+        state = np.random.SeedSequence([self.seed, _HOW, self.user_id(position) % 2**64])
+        setting = fault.setting(self.classes, int(state.generate_state(1, np.uint32)[0]))
+        images, labels = fault.fault.applied(own.images, own.labels, setting)
+        return LocalData(images, labels, own.sensitive, own.hides)
+
+
+def _some(data: LocalData, rows: Rows) -> LocalData:
+    picked = torch.from_numpy(np.asarray(rows))
+    sensitive = None if data.sensitive is None else data.sensitive[picked]
+    hides = None if data.hides is None else data.hides[picked]
+    return LocalData(data.images[picked], data.labels[picked], sensitive, hides)
+
 
 _CONSENT, _SLICES = 6, 9
 MOST_SHARES = 4

@@ -12,8 +12,7 @@ import pytest
 import fedlens.accountant.noise.shares
 from fedlens.server.round.masked_step import SecureStep
 from fedlens.simulations.audits.clips import clip_probe
-from fedlens.simulations.audits.masked import audited_aggregation
-from fedlens.simulations.audits.stage import AuditedTask
+from fedlens.simulations.audits.stage import AuditedTask, audited_aggregation
 from harness import mutate_clips
 from harness.audit_mutants import Mutant
 from harness.audit_power import first_alarm

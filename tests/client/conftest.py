@@ -11,7 +11,7 @@ from fedlens.client.tasks.settings import AnnotatorSettings, FrozenSettings, Wga
 from fedlens.client.users.protocol import ArrayUsers
 from fedlens.models.critics import WganCritic
 from fedlens.models.generators import Generator
-from fedlens.models.vectors import to_vector
+from fedlens.models.weights import to_vector
 from fedlens.server.config.tasks import TASK_KINDS
 from fedlens.server.tasks.protocol import settings_of
 

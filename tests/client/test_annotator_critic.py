@@ -17,7 +17,7 @@ from fedlens.client.users.cache import WeakCache
 from fedlens.client.users.protocol import ArrayUsers, LocalData
 from fedlens.client.users.records import CohortData
 from fedlens.models.annotators import Annotator
-from fedlens.models.vectors import to_vector
+from fedlens.models.weights import to_vector
 
 SHAPE, CLASSES, COMPONENTS = (1, 28, 28), 10, 12
 FEATURES = "orientations"  # the faster ones

@@ -19,7 +19,7 @@ from fedlens.client.update.clipping import clip_and_sum
 from fedlens.client.users.protocol import ArrayUsers, LocalData, NodeDataError
 from fedlens.client.users.records import CohortData, padded, sound_records
 from fedlens.client.users.views import FilteredUsers, prepare_users
-from fedlens.models.vectors import to_vector
+from fedlens.models.weights import to_vector
 from fedlens.privatizers.methods import method_of
 from fedlens.privatizers.networks.design import design, filter_network
 from fedlens.privatizers.protocol import Batch, named_weights

@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from fedlens.data.attributes import load_private
-from fedlens.data.attributes.mixture import draw_mixture, mixture_joint
 from fedlens.models.classifiers import Mlp
 from fedlens.privatizers.information import InformationPrivatizer, Objective
 from fedlens.privatizers.networks.fader import Chained, FaderNet
@@ -18,6 +17,7 @@ from fedlens.privatizers.private_data import PrivateData, PrivateDataError
 from fedlens.privatizers.protocol import FILTER, PrivatizerError
 from fedlens.privatizers.training import Stage, train_identity, train_privatizer
 from fedlens_research.filters.fader import CODE, FaderPrivatizer
+from fedlens_research.loaders.mixture import draw_mixture, mixture_joint
 
 HALF = torch.tensor([0.5, 0.5])
 

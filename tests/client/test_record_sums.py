@@ -16,7 +16,7 @@ from fedlens.client.users.protocol import ArrayUsers
 from fedlens.models.annotators import Annotator
 from fedlens.models.features import PatchFeatures
 from fedlens.models.focus import Focus
-from fedlens.models.vectors import to_vector
+from fedlens.models.weights import to_vector
 
 SHAPE, CLASSES, COMPONENTS = (1, 28, 28), 10, 12
 FEATURES = "orientations"  # the faster ones

@@ -14,7 +14,7 @@ from fedlens.client.train import train
 from fedlens.client.users.protocol import DataOrigin, LocalData, NodeDataError
 from fedlens.client.users.views import score_users, take_side
 from fedlens.models.annotators import Annotator
-from fedlens.models.vectors import to_vector
+from fedlens.models.weights import to_vector
 
 SHAPE, CLASSES, MOST = (1, 28, 28), 3, 12
 

@@ -17,12 +17,11 @@ import torch
 from PIL import Image
 
 from fedlens.api import privatizer
-from fedlens.api.filter_noise import AT_ONCE, Releaser, keyed_noise, system_noise
+from fedlens.api.filter_noise import AT_ONCE, Releaser, keyed_noise, system_noise, system_normal
 from fedlens.cli import main
 from fedlens.privatizers.attacks.filter_files import RecordUnits, save_filter
 from fedlens.privatizers.networks.masks import MaskFilter
 from fedlens.privatizers.networks.releasers import ConvReleaser, LstmReleaser
-from fedlens.privatizers.system_noise import system_normal
 
 SIDE, STEPS, UNIT = 16, 8, 500.0
 NAMES = ("cat", "dog"), ("blue", "red")

@@ -16,7 +16,7 @@ import pytest
 
 from fedlens.client.tasks import CLIENT_TASKS
 from fedlens.client.tasks.protocol import ClientTask
-from fedlens.server.config import moments, privatizer, tasks
+from fedlens.server.config import privatizer, tasks
 from fedlens.server.config.privatizer import (
     KINDS,
     TRAINED_BY,
@@ -54,7 +54,7 @@ FIELDS = frozenset(
     for name in getattr(kind, "model_fields", {})
     if name not in TaskConfig.model_fields
 )
-OWN = {kind.__module__ for kind in kinds()} | {one.__name__ for one in (tasks, moments, privatizer)}
+OWN = {kind.__module__ for kind in kinds()} | {one.__name__ for one in (tasks, tasks, privatizer)}
 
 
 def names_in(node: ast.AST) -> set[str]:

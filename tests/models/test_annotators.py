@@ -8,7 +8,7 @@ from fedlens.data.embedded import load_embedded
 from fedlens.models.annotators import CONSTANT, FEATURES, Annotator
 from fedlens.models.orientations import BINS, FINE, OrientationFeatures
 from fedlens.models.shapes import ShapeError
-from fedlens.models.vectors import load_vector, to_vector
+from fedlens.models.weights import load_vector, to_vector
 
 SHAPES = [(channels, side, side) for channels in (1, 3) for side in (28, 32)]
 

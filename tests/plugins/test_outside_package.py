@@ -25,7 +25,7 @@ from fedlens.models.faults import FAULTS
 from fedlens.models.faults.planting import parse_faults
 from fedlens.privatizers import fitting
 from fedlens.server.config.tasks import TASK_KINDS
-from fedlens.server.generation import moments_fit
+from fedlens.server.tasks import moments
 from fedlens.store import (
     EXPORTERS,
     Annotation,
@@ -186,8 +186,8 @@ def test_its_privatizer_trains_in_a_federation(tmp_path):
 def a_filter_in_no_time(monkeypatch) -> None:
     """A filter of sums that hardly learns."""
     for name, value in (("SAMPLES", 200), ("HELD", 100), ("READING_STEPS", 2)):
-        monkeypatch.setattr(moments_fit, name, value)
-    monkeypatch.setattr(moments_fit, "SERVING_STEPS", 2)
+        monkeypatch.setattr(moments, name, value)
+    monkeypatch.setattr(moments, "SERVING_STEPS", 2)
     for name in ("FIRST", "LATER"):
         monkeypatch.setattr(fitting, name, replace(getattr(fitting, name), meeting=2))
 

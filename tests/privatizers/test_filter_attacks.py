@@ -11,15 +11,14 @@ from torch import Tensor, nn
 from fedlens.data.attributes import load_private
 from fedlens.privatizers.attacks.attackers import ATTACKERS, INFORMED, AttackError
 from fedlens.privatizers.attacks.attackers.decoding import CodeDecoder, drawn
-from fedlens.privatizers.attacks.attackers.knowledge import (
+from fedlens.privatizers.attacks.attackers.protocol import (
     EVERYTHING,
     RELEASE,
     WEIGHTS,
     knowledge_of,
 )
 from fedlens.privatizers.attacks.attackers.vectors import VectorReader
-from fedlens.privatizers.attacks.effort import QUICK
-from fedlens.privatizers.attacks.filter_attack import attack_filter, strongest
+from fedlens.privatizers.attacks.filter_attack import QUICK, attack_filter, strongest
 from fedlens.privatizers.attacks.targets import FilterTarget, target_of
 from fedlens.privatizers.networks.filters import UNet
 from fedlens.privatizers.networks.masks import MaskFilter

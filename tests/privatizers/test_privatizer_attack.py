@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from fedlens.cli import main
-from fedlens.privatizers.attacks import effort
+from fedlens.privatizers.attacks import filter_attack
 from fedlens.privatizers.attacks.attackers import ATTACKERS, FRESH, INFORMED, STRONG, AttackError
 from fedlens.privatizers.attacks.attackers.formula import FORMULA
 from fedlens.privatizers.attacks.filter_files import RecordUnits, save_filter
@@ -42,10 +42,10 @@ def kept(tmp_path: Path, releaser: ConvReleaser) -> Path:
 @pytest.fixture(autouse=True)
 def little_effort(monkeypatch: pytest.MonkeyPatch) -> None:
     least = replace(
-        effort.QUICK, draws=1, reader_steps=60, tree_rounds=10, images=300, test=300, decoded=50,
-        network_steps=10, decoder_steps=20,
+        filter_attack.QUICK, draws=1, reader_steps=60, tree_rounds=10, images=300, test=300,
+        decoded=50, network_steps=10, decoder_steps=20,
     )  # fmt: skip
-    monkeypatch.setattr(effort, "QUICK", least)
+    monkeypatch.setattr(filter_attack, "QUICK", least)
 
 
 def _attack(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:

@@ -14,7 +14,7 @@ from fedlens.client.app import build_client_app
 from fedlens.client.messages import FilterSettings, SplitSettings, UserSplit
 from fedlens.client.users.protocol import DataOrigin, LocalData
 from fedlens.models.annotators import Annotator
-from fedlens.models.vectors import to_vector
+from fedlens.models.weights import to_vector
 from fedlens.privatizers.networks.design import filter_network
 from fedlens.server.config.schedule import ScheduledTask, scheduled
 from fedlens.server.config.tree import Config

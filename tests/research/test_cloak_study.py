@@ -10,7 +10,7 @@ import torch
 
 from fedlens.data.attributes import load_private
 from fedlens.foundation.tables import Row
-from fedlens.privatizers.attacks.effort import FULL
+from fedlens.privatizers.attacks.filter_attack import FULL
 from fedlens.privatizers.networks.information import gaussian_information_bound
 from fedlens.privatizers.networks.masks import MaskError, NoiseMap
 from fedlens_research.filters.cloak import CloakPrivatizer

@@ -12,7 +12,7 @@ from torch import nn
 
 from fedlens.cli import main
 from fedlens.data.attributes import load_private
-from fedlens.privatizers.attacks import effort
+from fedlens.privatizers.attacks import filter_attack
 from fedlens.privatizers.attacks.filter_files import load_filter, save_filter
 from fedlens.privatizers.networks.fader import Chained, FaderNet
 from fedlens.privatizers.networks.filters import UNet
@@ -83,8 +83,10 @@ def test_what_a_study_keeps_is_attacked_from_its_file(
         return Split(*(part.take(slice(0, 300)) for part in parts))
 
     monkeypatch.setattr(attributes, "load_private", few)
-    least = replace(effort.QUICK, draws=1, reader_steps=20, tree_rounds=10, images=300, test=300)
-    monkeypatch.setattr(effort, "QUICK", least)
+    least = replace(
+        filter_attack.QUICK, draws=1, reader_steps=20, tree_rounds=10, images=300, test=300
+    )
+    monkeypatch.setattr(filter_attack, "QUICK", least)
     settings = replace(
         STUDIES["attributes"].settings(quick=True), data=("embedded-mnist-thickness",), width=2,
         reading_steps=5, copying_steps=2, meeting_steps=1, steps=2, baselines=("fader",),

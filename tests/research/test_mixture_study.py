@@ -10,13 +10,13 @@ import pytest
 import torch
 
 from fedlens.cli import main
-from fedlens.data.attributes.mixture import draw_mixture, mixture_joint
 from fedlens.foundation.errors import WrongUse
 from fedlens.foundation.tables import print_table, table_of
 from fedlens.privatizers.networks.filters import LinearFilter, MlpFilter
 from fedlens_research.framework import charts
 from fedlens_research.framework.errors import StudyError
 from fedlens_research.framework.settings import read_settings
+from fedlens_research.loaders.mixture import draw_mixture, mixture_joint
 from fedlens_research.papers import STUDIES
 from fedlens_research.papers.mixture import (
     MixtureFilter,

@@ -15,7 +15,6 @@ from safetensors.torch import save_file
 
 from fedlens.cli import main
 from fedlens.data.attributes import load_private
-from fedlens.data.attributes.mixture import mixture_joint
 from fedlens.privatizers.attacks.attackers.formula import formula_of
 from fedlens.privatizers.attacks.filter_files import load_filter, save_filter
 from fedlens.privatizers.networks.filters import DenseFilter, LinearFilter, UNet
@@ -24,6 +23,7 @@ from fedlens.privatizers.networks.releasers import ConvReleaser, LstmReleaser
 from fedlens.privatizers.private_data import Split
 from fedlens.privatizers.protocol import PrivatizerError
 from fedlens.store import open_store
+from fedlens_research.loaders.mixture import mixture_joint
 from fedlens_research.tradeoff.certified import certify
 from fedlens_research.tradeoff.figures import LABEL, Curve, CurvePoint
 from fedlens_research.tradeoff.measuring import (

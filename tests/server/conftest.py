@@ -18,9 +18,9 @@ from fedlens.privatizers import fitting
 from fedlens.server.config.tasks import TASK_KINDS
 from fedlens.server.config.tree import Config
 from fedlens.server.generation import fitting as privatizer_fit
-from fedlens.server.generation import moments_fit
 from fedlens.server.learning import learner
 from fedlens.server.run.directory import RunDirectory
+from fedlens.server.tasks import moments
 from fedlens.server.training import Outcome, train
 from fedlens.simulations.federation.apps import client_app
 from fedlens.simulations.transports.inprocess import InProcessGrid
@@ -112,7 +112,7 @@ def few_images_for_the_frame(monkeypatch, known_axes):
 @pytest.fixture
 def a_filter_in_no_time(monkeypatch):
     """A filter of samples, or of sums, that hardly learns."""
-    for fit in (privatizer_fit, moments_fit):
+    for fit in (privatizer_fit, moments):
         monkeypatch.setattr(fit, "SAMPLES", 200)
         monkeypatch.setattr(fit, "HELD", 100)
         for name in ("READING_STEPS", "SERVING_STEPS"):

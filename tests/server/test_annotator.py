@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from fedlens.data.embedded import load_embedded
 from fedlens.models.annotators import Annotator
-from fedlens.models.vectors import load_vector
+from fedlens.models.weights import load_vector
 from fedlens.server.config.tree import Config, ConfigError
 from fedlens.server.tasks.annotator import AnnotatorTask
 

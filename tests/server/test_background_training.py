@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from fedlens.server.learning.background_training import BackgroundTraining
 from fedlens.server.round import samples
+from fedlens.server.round.samples import BackgroundTraining
 from fedlens.server.run.directory import RunDirectory
 
 

@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from fedlens.client.tasks import CLIENT_TASKS
 from fedlens.client.tasks.frozen import public_features
-from fedlens.server.learning.background_training import BackgroundTraining
+from fedlens.server.round.samples import BackgroundTraining
 from fedlens.server.run.arrays import Arrays
 from fedlens.server.run.directory import RunDirectory, load_generator
 

@@ -33,7 +33,7 @@ from fedlens.diagnosis.steps import STEPS, read_step
 from fedlens.foundation.errors import WrongUse
 from fedlens.models.faults import FAULTS
 from fedlens.models.faults.protocol import Variant
-from fedlens.models.pixels import from_pixels
+from fedlens.models.shapes import from_pixels
 
 USERS, RECORDS, IMAGES = 200, 10, 400
 SMALL = {

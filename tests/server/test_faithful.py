@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from fedlens.models.pixels import as_pixels
-from fedlens.models.vectors import to_vector
+from fedlens.models.shapes import as_pixels
+from fedlens.models.weights import to_vector
 from fedlens.server.learning.unguided import FaithfulPlan, faithful_plan
 from fedlens.server.run.directory import RunDirectory, RunDirectoryError, load_generator
 from fedlens.simulations.run_artifacts import fresh_samples, kept_sampler, stored_samples

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedlens.models.pixels import as_pixels
+from fedlens.models.shapes import as_pixels
 from fedlens.server.config.tree import Config
 from fedlens.server.generation.generator import GeneratorTrainer
 

@@ -15,7 +15,7 @@ from fedlens.cli import main
 from fedlens.client.app import build_client_app
 from fedlens.client.messages import TrainReply
 from fedlens.client.tasks.moments import MomentsLocalTask
-from fedlens.models.vectors import to_vector
+from fedlens.models.weights import to_vector
 from fedlens.privatizers.pair_moments import width_of
 from fedlens.server.config.mechanism import denominator
 from fedlens.server.config.schedule import planned_epsilon

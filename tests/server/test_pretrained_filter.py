@@ -19,7 +19,7 @@ from fedlens.client.messages import TrainRequest as Request
 from fedlens.client.users.protocol import LocalData
 from fedlens.client.users.records import sound_records
 from fedlens.client.users.views import FilteredUsers
-from fedlens.models.vectors import to_vector
+from fedlens.models.weights import to_vector
 from fedlens.server.app import app
 from fedlens.server.config.schedule import planned_epsilon, scheduled
 from fedlens.server.config.tree import Config, ConfigError

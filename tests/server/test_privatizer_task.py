@@ -16,7 +16,7 @@ from fedlens.client.messages import TrainReply
 from fedlens.client.messages import TrainRequest as Request
 from fedlens.client.tasks.frozen import FrozenLocalTask
 from fedlens.data.dataset import DatasetError
-from fedlens.models.vectors import to_vector
+from fedlens.models.weights import to_vector
 from fedlens.server.config.schedule import (
     check_affordable,
     costs,

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fedlens.server.config.tree import Config
-from fedlens.server.run.directory import RunDirectory
-from fedlens.server.run.key import FILE, RunKeyError, load_key, new_key
+from fedlens.server.run.directory import FILE, RunDirectory, RunKeyError, load_key, new_key
 
 
 def test_a_key_is_drawn_once_and_kept_for_its_owner_alone(tmp_path):

@@ -16,7 +16,7 @@ from fedlens.api.label_curves import label_curve
 from fedlens.cli import main
 from fedlens.client.messages import TrainRequest
 from fedlens.client.users.views import FilteredUsers, prepare_users
-from fedlens.models.vectors import to_vector
+from fedlens.models.weights import to_vector
 from fedlens.privatizers import fitting
 from fedlens.privatizers.classifiers import choices_of
 from fedlens.privatizers.export import load_filter

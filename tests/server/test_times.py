@@ -19,8 +19,7 @@ from fedlens.server.config.sections import RoundsConfig
 from fedlens.server.round import slots
 from fedlens.server.round.slots import RoundSlots
 from fedlens.server.round.step import NoUsableReply
-from fedlens.server.run.directory import RunDirectory
-from fedlens.server.run.key import FILE, load_key
+from fedlens.server.run.directory import FILE, RunDirectory, load_key
 from fedlens.simulations.federation.apps import open_simulated_users
 from fedlens.store import open_store
 

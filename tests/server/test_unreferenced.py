@@ -18,7 +18,7 @@ from fedlens.diagnosis.unreferenced import (
 from fedlens.foundation.errors import WrongUse
 from fedlens.models.faults import FAULTS
 from fedlens.models.faults.protocol import FaultSetting
-from fedlens.models.pixels import from_pixels
+from fedlens.models.shapes import from_pixels
 
 COUNT = 800
 

@@ -14,8 +14,7 @@ from fedlens.foundation.errors import WrongUse
 from fedlens.models.faults import FAULTS
 from fedlens.models.faults.planting import SOUND
 from fedlens.models.faults.protocol import FaultSetting
-from fedlens.simulations.federation.apps import check_planted, node_users
-from fedlens.simulations.federation.faulty import FaultyUsers
+from fedlens.simulations.federation.apps import FaultyUsers, check_planted, node_users
 
 SMALL = {"data.users": 100, "data.samples_per_user": 6}
 

@@ -17,10 +17,10 @@ import torch
 from PIL import Image
 
 from fedlens.data.attributes import load_private
-from fedlens.data.attributes.household_model import simulate_households
-from fedlens.data.attributes.load_days import LoadDays, split_households
 from fedlens.data.attributes.thickness import NORMAL, THICK, THIN, AnnotatedRule, stroke_widths
 from fedlens.privatizers.private_data import PrivateData, PrivateDataError, Split, split_in_two
+from fedlens_research.loaders.household import simulate_households
+from fedlens_research.loaders.load_days import LoadDays, split_households
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARED = Path(os.environ.get("FEDLENS_SHARED", ROOT.parent / "shared")) / "data"

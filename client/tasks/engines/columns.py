@@ -14,15 +14,112 @@ jump counts whole: forward in it as well, clipped sums lay 1 to 3% from the plai
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import cast
 
 import torch
 from torch import Tensor
 
 from fedlens.client.tasks.engines.batches import LocalBatches, LocalRule
-from fedlens.client.tasks.engines.critic_layout import CriticLayout
-from fedlens.client.tasks.engines.memory import ReusedMemory, selu_slope
+from fedlens.client.tasks.engines.blocks import StridedLayer
 from fedlens.models.critics import WganCritic
 from fedlens.models.shapes import one_hot
+
+# The convolutional critic's parameters in the layout in which products on columns take them.
+
+
+class CriticLayout:
+    """Matrices from patches to outputs, maps as rows of pixels with channels last."""
+
+    def __init__(self, critic: WganCritic) -> None:
+        """Read the critic's layers and weights."""
+        self.convolutions = _convolutions(critic)
+        """In the order in which they are used."""
+        self._named = {name: value.detach() for name, value in critic.named_parameters()}
+        self.start = {name: self._as_used(name, value) for name, value in self._named.items()}
+        """Each parameter, float32: biases [1, 1, n], matrices [1, from, to]; the head's [1, to,
+        from]."""
+
+    def changes(self, weights: Mapping[str, Tensor]) -> Tensor:
+        """How far users' weights are from the start, flat as the critic has them, [users, P]."""
+        moved = (self._as_named(n, weights[n] - self.start[n]) for n in self._named)
+        return torch.cat(list(moved), 1)
+
+    def _as_used(self, name: str, value: Tensor) -> Tensor:
+        if name.endswith("bias"):
+            return value.view(1, 1, -1)
+        if name.startswith("conv"):
+            return self._convolution(name).as_matrix(value)[None]
+        if name == "dense.weight":
+            return self._maps_first(value).permute(2, 3, 1, 0).reshape(1, -1, len(value))
+        return value[None]
+
+    def _as_named(self, name: str, values: Tensor) -> Tensor:
+        if name.startswith("conv") and name.endswith("weight"):
+            return self._convolution(name).from_matrix(values)
+        if name == "dense.weight":
+            last = self.convolutions[-1]
+            maps = values.view(len(values), last.reach, last.reach, last.outputs, -1)
+            return maps.permute(0, 4, 3, 1, 2).flatten(1)
+        return values.flatten(1)
+
+    def _convolution(self, name: str) -> StridedLayer:
+        return self.convolutions[int(name[len("conv")]) - 1]
+
+    def _maps_first(self, dense: Tensor) -> Tensor:
+        last = self.convolutions[-1]
+        return dense.view(len(dense), last.outputs, last.reach, last.reach)
+
+
+def _convolutions(critic: WganCritic) -> tuple[StridedLayer, ...]:
+    side, layers = critic.shape[1], []
+    for conv in (critic.conv1, critic.conv2, critic.conv3):
+        layer = StridedLayer(conv.kernel_size[0], conv.in_channels, conv.out_channels, side)
+        layers.append(layer)
+        side = layer.reach
+    return tuple(layers)
+
+
+# Memory that steps write again and again: asking for it anew costs more than what fills it.
+
+_SELU_ALPHA, _SELU_SCALE = 1.6732632423543772, 1.0507009873554805
+
+
+class ReusedMemory:
+    """Tensors by name, made once; a tensor of a name is lost when it is taken again."""
+
+    def __init__(self, dtype: torch.dtype, device: torch.device) -> None:
+        """Float32 tensors, unless another type is asked for; products are of ``dtype``."""
+        self._dtype, self._device = dtype, device
+        self._held: dict[str, Tensor] = {}
+
+    def take(self, name: str, shape: tuple[int, ...], dtype: torch.dtype | None = None) -> Tensor:
+        """A tensor: zeros at first, later what was written into it last."""
+        held = self._held.get(name)
+        if held is None or held.shape != shape:
+            held = torch.zeros(shape, dtype=dtype or torch.float32, device=self._device)
+            self._held[name] = held
+        return held
+
+    def lowered(self, name: str, weight: Tensor) -> Tensor:
+        """A float32 tensor in the dtype of products."""
+        if weight.dtype == self._dtype:
+            return weight
+        return self.take(f"low {name}", weight.shape, self._dtype).copy_(weight)
+
+    def widened(self, name: str, values: Tensor) -> Tensor:
+        """A tensor of the dtype of products in float32."""
+        if values.dtype == torch.float32:
+            return values
+        return self.take(name, values.shape, torch.float32).copy_(values)
+
+
+def selu_slope(slope: Tensor, given: Tensor) -> Tensor:
+    """The slope at what SELU was given, in place of that at what it gave, ``given``."""
+    found = torch.ops.aten.elu_backward.grad_input(
+        slope, _SELU_ALPHA, _SELU_SCALE, 1.0, True, given, grad_input=slope
+    )
+    return cast(Tensor, found)
+
 
 IN_FLIGHT_CPU, IN_FLIGHT_GPU = 4, 256
 """Users computed at a time: on a CPU so few that their columns stay in its caches."""

@@ -8,8 +8,12 @@ import torch
 from torch import Tensor, nn
 
 from fedlens.privatizers.attacks.attackers.decoding import CodeDecoder, drawn
-from fedlens.privatizers.attacks.attackers.knowledge import WEIGHTS, Knowledge
-from fedlens.privatizers.attacks.attackers.protocol import AttackError, FittedAttacker
+from fedlens.privatizers.attacks.attackers.protocol import (
+    WEIGHTS,
+    AttackError,
+    FittedAttacker,
+    Knowledge,
+)
 from fedlens.privatizers.attacks.attackers.vectors import VectorReader
 from fedlens.privatizers.private_data import PrivateData
 

@@ -20,10 +20,11 @@ from torch.distributions import MultivariateNormal
 from torch.nn import functional as F
 
 from fedlens.models.weights import initialise, unset_weights
-from fedlens.privatizers.attacks.attackers.knowledge import EVERYTHING, Knowledge
 from fedlens.privatizers.attacks.attackers.protocol import (
+    EVERYTHING,
     AttackError,
     FittedAttacker,
+    Knowledge,
     cautious,
     check_known,
 )

@@ -14,7 +14,7 @@ from fedlens.data.registry import load
 from fedlens.diagnosis.hypotheses import Hypothesis
 from fedlens.models.faults import FAULTS
 from fedlens.models.faults.protocol import Fault, FaultSetting, Variant
-from fedlens.models.pixels import from_pixels
+from fedlens.models.shapes import from_pixels
 from fedlens_research.bugs.plan import CLASSES, NEW
 
 EDGE, LOST, SPECKLED = 2, 2, 0.05

@@ -9,7 +9,7 @@ import numpy as np
 
 from benchmarks.faithful import JudgedRun
 from fedlens.accountant.wording import shown
-from fedlens.models.pixels import as_pixels
+from fedlens.models.shapes import as_pixels
 from fedlens.simulations.plots.beside import Sheet, draw_beside
 from fedlens.store import Purpose
 from fedlens_research.bugs.trained import CALIBRATION, FOLDER, SHARE, Product

@@ -22,7 +22,7 @@ from fedlens.diagnosis.inquiry import Inquiry
 from fedlens.diagnosis.reference import Reference, like_all
 from fedlens.diagnosis.stand_ins import planned
 from fedlens.models.faults.protocol import Records
-from fedlens.models.pixels import from_pixels
+from fedlens.models.shapes import from_pixels
 from fedlens.server.config.loading import read_config
 from fedlens.server.config.schedule import scaled
 from fedlens.server.config.tree import Config

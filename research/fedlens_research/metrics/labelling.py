@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from fedlens.data.attributes.thickness import NORMAL, THICK, THIN, AnnotatedRule
 from fedlens.foundation.tables import Row
-from fedlens.models.pixels import as_pixels
+from fedlens.models.shapes import as_pixels
 from fedlens.privatizers.attacks.balanced import balanced_accuracy
 from fedlens.privatizers.private_data import PrivateData
 

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from fedlens.models.pixels import from_pixels
+from fedlens.models.shapes import from_pixels
 from fedlens.privatizers.attacks.attack_runs import released
 from fedlens.privatizers.private_data import PrivateData
 from fedlens.server.config.tree import Config

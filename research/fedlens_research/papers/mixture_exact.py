@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedlens.data.attributes.mixture import SIGMA, mixture_joint
 from fedlens.privatizers.networks.filters import LinearFilter, MlpFilter
 from fedlens.privatizers.networks.information import entropy
+from fedlens_research.loaders.mixture import SIGMA, mixture_joint
 
 MARGIN, STEP, MOST = 7.0, 0.2, 1200
 """Grid: standard deviations beyond the outermost mean, spacing, most points a side. The trapezoid

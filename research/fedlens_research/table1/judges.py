@@ -18,8 +18,7 @@ from torch.nn import functional as F
 
 from fedlens.data.registry import Dataset
 from fedlens.foundation.files import write_durably
-from fedlens.models.pixels import from_pixels
-from fedlens.models.shapes import ImageShape
+from fedlens.models.shapes import ImageShape, from_pixels
 from fedlens.models.weights import initialise, unset_weights
 from fedlens.simulations.students.students import EVALUATION_CHUNK, fit_classifier
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from fedlens.data.registry import Dataset, spec_of
-from fedlens.models.pixels import as_pixels
+from fedlens.models.shapes import as_pixels
 from fedlens.simulations.plots.run import contact_sheet
 from fedlens.simulations.students.distillation import (
     Source,

@@ -28,8 +28,8 @@ import numpy as np
 from fedlens.accountant.wording import shown
 from fedlens.foundation.files import write_durably
 from fedlens.models.generators import Generator
-from fedlens.models.pixels import as_pixels
-from fedlens.models.vectors import load_vector, to_vector
+from fedlens.models.shapes import as_pixels
+from fedlens.models.weights import load_vector, to_vector
 from fedlens.server.config.sections import ReleaseConfig
 from fedlens.server.config.tree import Config
 from fedlens.server.generation.sampler import Sampler

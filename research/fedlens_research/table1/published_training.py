@@ -24,7 +24,7 @@ from fedlens.accountant.noise import add_noise, private_source
 from fedlens.data.registry import Dataset
 from fedlens.models.critics import WganCritic
 from fedlens.models.limits import clamp_weights, weight_limits
-from fedlens.models.pixels import from_pixels
+from fedlens.models.shapes import from_pixels
 from fedlens.server.config.tasks import WganConfig
 from fedlens.server.config.tree import Config
 from fedlens.server.generation.generator import GeneratorTrainer

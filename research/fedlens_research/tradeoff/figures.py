@@ -9,7 +9,7 @@ from typing import Any
 from fedlens.foundation.tables import Row
 from fedlens.privatizers.attacks.attackers import ATTACKERS
 from fedlens.privatizers.attacks.attackers.formula import FORMULA
-from fedlens.privatizers.attacks.attackers.knowledge import RELEASE, knowledge_of
+from fedlens.privatizers.attacks.attackers.protocol import RELEASE, knowledge_of
 from fedlens_research.framework.figures import SeedFigure
 from fedlens_research.tradeoff.certified import Certified
 from fedlens_research.tradeoff.measuring import (

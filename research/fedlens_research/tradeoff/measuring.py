@@ -29,8 +29,7 @@ from fedlens.privatizers.attacks.attackers import ATTACKERS, INFORMED, FittedAtt
 from fedlens.privatizers.attacks.attackers.formula import FORMULA, formula_of
 from fedlens.privatizers.attacks.attackers.reading_nets import accuracy, read_images, read_points
 from fedlens.privatizers.attacks.balanced import balanced_accuracy
-from fedlens.privatizers.attacks.effort import FULL, Effort
-from fedlens.privatizers.attacks.filter_attack import FilterAttack, attack_filter
+from fedlens.privatizers.attacks.filter_attack import FULL, Effort, FilterAttack, attack_filter
 from fedlens.privatizers.attacks.scores import score
 from fedlens.privatizers.attacks.targets import target_of
 from fedlens.privatizers.channels import channel_of

@@ -19,7 +19,7 @@ from fedlens.data.attributes import load_private
 from fedlens.data.attributes.options import without_path
 from fedlens.privatizers.attacks.attack_runs import released
 from fedlens.privatizers.attacks.attackers import ATTACKERS, BLIND, FRESH, INFORMED, STRONG
-from fedlens.privatizers.attacks.effort import FULL, QUICK
+from fedlens.privatizers.attacks.filter_attack import FULL, QUICK
 from fedlens.privatizers.attacks.filter_files import RecordUnits, load_filter, save_filter
 from fedlens.privatizers.export import one_thread
 from fedlens.privatizers.private_data import Split

@@ -9,16 +9,16 @@ import torch
 from numpy.typing import NDArray
 
 from fedlens.client.messages import Vector
-from fedlens.models.vectors import to_vector
+from fedlens.models.weights import to_vector
 from fedlens.privatizers.networks.design import filter_network
 from fedlens.privatizers.networks.spectral import LowFrequencies
 from fedlens.privatizers.pair_moments import PairGaussians, scaled_by, width_of
 from fedlens.privatizers.training import Progress
 from fedlens.server.config import needs
 from fedlens.server.config.mechanism import denominator, release_deviation
-from fedlens.server.generation.moments_fit import fit_on_moments
 from fedlens.server.generation.sampler import restored_filter
 from fedlens.server.run.arrays import Arrays
+from fedlens.server.tasks.moments import fit_on_moments
 from fedlens.server.tasks.protocol import ServerTask, TaskContext, TaskRequest
 from outside.sums_settings import PairsSettings, SpreadSettings
 

@@ -4,12 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from fedlens.data.download import DATA_VARIABLE, search_folders
 from fedlens.privatizers.private_data import PrivateData, PrivateDataError, Split
+
+# Where files are looked for that are not shipped, for their licence or their size.
+
+
+def find_file(kind: str, name: str, data_dir: Path | None) -> Path:
+    """The first ``name`` in `search_folders` of ``kind``; nothing is downloaded.
+
+    Raises:
+        PrivateDataError: when it is in none of these places.
+    """
+    tried = [folder / name for folder in search_folders(kind, data_dir)]
+    for path in tried:
+        if path.is_file():
+            return path
+    raise PrivateDataError(
+        f"{kind} needs {name}, which is in none of "
+        f"{', '.join(str(path.parent) for path in tried)}; put it there, or name its folder with "
+        f"--data-dir or {DATA_VARIABLE}"
+    )
+
 
 HOURS = 24
 WATTS = 1000.0

@@ -16,9 +16,9 @@ import torch
 
 from fedlens.data.attributes.options import parse_options
 from fedlens.data.attributes.pictures import labelled_pictures, read_picture
-from fedlens.data.attributes.places import find_file
 from fedlens.data.spec import DatasetSpec
 from fedlens.privatizers.private_data import PrivateData, PrivateDataError, Split
+from fedlens_research.loaders.load_days import find_file
 
 FILE = "orl_faces.zip"
 NAMED = re.compile(r"(?:.*/)?s(\d+)/(\d+)\.pgm")

@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from fedlens.data.attributes.load_days import HOURS, LoadDays, split_households
 from fedlens.data.attributes.options import parse_options
 from fedlens.data.spec import DatasetSpec
 from fedlens.privatizers.private_data import PrivateDataError, Split
+from fedlens_research.loaders.load_days import HOURS, LoadDays, split_households
 
 SECONDS = 3600
 HOUSE = re.compile(r"(\d{2})_occupancy_csv")
