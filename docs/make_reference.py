@@ -191,9 +191,11 @@ def plugins() -> str:
 
 
 def _registries() -> Iterator[tuple[str, str, str]]:
-    for folder in sorted(path.parent for path in ROOT.glob("*/__init__.py")):
-        for path in sorted(folder.rglob("*.py")):
-            module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    links = [path.resolve() for path in (ROOT / "fedlens").iterdir() if path.is_symlink()]
+    for root, prefix in [*((link, "fedlens.") for link in links), (ROOT / "research", "")]:
+        for path in sorted(root.rglob("*.py")):
+            base = root.parent if prefix else root
+            module = prefix + ".".join(path.relative_to(base).with_suffix("").parts)
             for node in ast.parse(path.read_text(encoding="utf-8")).body:
                 typed = isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
                 if typed and (said := ast.unparse(node.annotation)).startswith("Registry["):
