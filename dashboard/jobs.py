@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Generic, Literal, TypeVar
 
-from fedlens.dashboard.processes import CommandFailed, Handle, followed
+from fedlens.dashboard.processes import CommandFailed, Handle, follow_command
 
 MOST_AT_ONCE = 20
 """Jobs of a kind that may be under way or wait: each page that is opened may ask for one."""
@@ -56,7 +56,7 @@ class Job:
         Raises:
             CommandFailed: it ended with an error, was ended, or took too long.
         """
-        return followed(
+        return follow_command(
             command, self.hear, most_seconds=most_seconds, given=given, handle=self.handle
         )
 

@@ -49,7 +49,7 @@ class Handle:
                 process.kill()
 
 
-def followed(
+def follow_command(
     command: Sequence[str],
     on_line: Callable[[str], None],
     *,
@@ -80,7 +80,7 @@ def followed(
             subprocess.Popen(  # noqa: S603
                 command, stdin=asked, stdout=subprocess.PIPE, stderr=wrong, text=True
             ) as process,
-            counted(process),
+            register_process(process),
         ):
             (handle or Handle())._take(process)
             clock = threading.Timer(most_seconds, process.kill)
@@ -97,12 +97,12 @@ def followed(
                 minutes = f"{most_seconds / 60:.0f}"
                 raise CommandFailed(f"It took more than {minutes} minutes and was stopped.")
             wrong.seek(0)
-            raise CommandFailed(reason(process.returncode, wrong.read()))
+            raise CommandFailed(explain_failure(process.returncode, wrong.read()))
     return last
 
 
 @contextmanager
-def counted(process: subprocess.Popen[str]) -> Iterator[None]:
+def register_process(process: subprocess.Popen[str]) -> Iterator[None]:
     """Meanwhile the process ends with the server; one that began too late ends at once."""
     _RUNNING.add(process)
     if _ENDED.is_set():
@@ -113,7 +113,7 @@ def counted(process: subprocess.Popen[str]) -> Iterator[None]:
         _RUNNING.discard(process)
 
 
-def running() -> int:
+def count_running() -> int:
     """How many are running."""
     return len(_RUNNING)
 
@@ -133,7 +133,7 @@ def end_all() -> None:
 atexit.register(end_all)
 
 
-def reason(status: int, wrong: str) -> str:
+def explain_failure(status: int, wrong: str) -> str:
     """What a command told people; of an error that none foresaw nothing but that there was."""
     lines = [line for line in wrong.splitlines() if line.strip()]
     if lines and lines[-1].startswith(PREFIX):

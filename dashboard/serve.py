@@ -18,7 +18,7 @@ from fedlens.dashboard.widgets.options import (
     COOKIE_VARIABLE,
     STORE_VARIABLE,
     USER_VARIABLE,
-    apply,
+    apply_options,
 )
 from fedlens.store import Store, open_store
 
@@ -82,7 +82,7 @@ def _serve_on(
     speak: Callable[[str], None],
 ) -> None:
     os.environ.update({STORE_VARIABLE: str(store_url), USER_VARIABLE: user})
-    apply()
+    apply_options()
     # Late, so that a wrong argument is refused before anything slow is loaded.
     import uvicorn
 

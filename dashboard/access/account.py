@@ -76,7 +76,7 @@ def _allowed(visitor: Member, permission: Permission) -> Member:
     return visitor
 
 
-def account_line(visitor: Member) -> None:
+def render_account_line(visitor: Member) -> None:
     """Who is signed in, and how to sign out."""
     left, middle, right = st.columns([5, 1, 1])
     left.caption(f"Signed in as {plain(visitor.name)} ({visitor.role}).")

@@ -11,9 +11,9 @@ from fedlens.dashboard.compare.blind import TRIALS, BlindTest
 from fedlens.dashboard.compare.sides import MOST, STRONGER, Side, mean_pictures, null_of
 from fedlens.dashboard.compare.statistics import Difference, differences
 from fedlens.dashboard.samples import images
-from fedlens.dashboard.summary.integrity import intact
+from fedlens.dashboard.summary.integrity import drop_damaged
 from fedlens.dashboard.widgets.plain_text import plain
-from fedlens.dashboard.widgets.tables import frame, put
+from fedlens.dashboard.widgets.tables import frame, put_table
 from fedlens.store import RunRecord, StoredSample
 
 NO_NULL = (
@@ -24,14 +24,14 @@ NO_NULL = (
 POOL = 400
 
 
-def show_means(one: Side, other: Side) -> None:
+def render_means(one: Side, other: Side) -> None:
     """Mean pictures by class."""
     shared = set(one.planes()) & set(other.planes())
     if not shared:
         st.info("The two batches have no class in common: there is nothing to compare by class.")
         return
     pixels = mean_pictures(one.planes(), other.planes())
-    images.show(
+    images.render_image(
         pixels,
         factor=max(1, 900 // pixels.shape[1]),
         alt="Mean pictures by class: of A, of B, and how B differs",
@@ -50,12 +50,12 @@ def _taken(one: Side, other: Side, most: int) -> str:
     return f" Of each batch the first {most:,} samples are taken."
 
 
-def show_statistics(one: Side, other: Side, runs: list[RunRecord]) -> None:
+def render_statistics(one: Side, other: Side, runs: list[RunRecord]) -> None:
     """The table of differences, with the null that there is."""
     null = [*null_of(one, runs), *null_of(other, runs)]
     null = [side for side in null if side.run.run_id not in (one.run.run_id, other.run.run_id)]
     found = differences(one.planes(), other.planes(), [side.planes() for side in null])
-    put(frame([_row(each) for each in found]), "Table of how the two batches differ")
+    put_table(frame([_row(each) for each in found]), "Table of how the two batches differ")
     if null:
         names = ", ".join(side.run.name for side in null)
         st.caption(
@@ -79,7 +79,7 @@ def _row(each: Difference) -> dict[str, object]:
     }
 
 
-def show_blind_test(one: Side, other: Side) -> None:
+def render_blind_test(one: Side, other: Side) -> None:
     """Trials without names, then their verdict."""
     key = f"blind-{one.batch.batch_id}-{other.batch.batch_id}"
     if key not in st.session_state:
@@ -112,7 +112,9 @@ def _trial(test: BlindTest, one: Side, other: Side, key: str) -> None:
     for column, samples, left in zip(st.columns(2), sides, (True, False), strict=True):
         with column:
             pixels = images.sheet([each.png for each in samples], 6, 1)
-            images.show(pixels, factor=max(1, 480 // pixels.shape[1]), alt="Samples of one side")
+            images.render_image(
+                pixels, factor=max(1, 480 // pixels.shape[1]), alt="Samples of one side"
+            )
             st.button(
                 "These are the faulty ones",
                 key=f"{key}-{test.number}-{left}",
@@ -123,4 +125,4 @@ def _trial(test: BlindTest, one: Side, other: Side, key: str) -> None:
 
 
 def _pool(side: Side) -> list[StoredSample]:
-    return intact(store().samples(side.wanted(), limit=POOL))
+    return drop_damaged(store().samples(side.wanted(), limit=POOL))

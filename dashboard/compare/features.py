@@ -31,7 +31,7 @@ def components(flat: Matrix, count: int = COMPONENTS) -> Matrix:
     return np.asarray(centred @ (axes * np.where(signs == 0, 1, signs)))
 
 
-def distances(one: Matrix, other: Matrix) -> Matrix:
+def pairwise_distances(one: Matrix, other: Matrix) -> Matrix:
     """Euclidean distances, [len(one), len(other)]."""
     squares = (one**2).sum(1)[:, None] + (other**2).sum(1)[None] - 2 * one @ other.T
     return np.asarray(np.sqrt(np.maximum(squares, 0.0)))
@@ -43,13 +43,15 @@ def oddness(features: Matrix, classes: Sequence[int]) -> NDArray[np.float64]:
     labels = np.asarray(classes)
     for number in np.unique(labels):
         own = np.flatnonzero(labels == number)
-        near = np.sort(distances(features[own], features[own]), axis=1)[:, 1 : NEIGHBOURS + 1]
+        near = np.sort(pairwise_distances(features[own], features[own]), axis=1)[
+            :, 1 : NEIGHBOURS + 1
+        ]
         found[own] = near.mean(1) if near.shape[1] else 0.0
     return found
 
 
-def nearest(features: Matrix, place: int, count: int) -> list[int]:
+def find_nearest(features: Matrix, place: int, count: int) -> list[int]:
     """Places of the samples most like one, itself first."""
-    far = distances(features[place : place + 1], features)[0]
+    far = pairwise_distances(features[place : place + 1], features)[0]
     far[place] = -1.0
     return [int(i) for i in np.argsort(far, kind="stable")[:count]]

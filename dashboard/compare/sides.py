@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from fedlens.dashboard.access.session import store
 from fedlens.dashboard.compare.statistics import Sets
-from fedlens.dashboard.summary.batch_kinds import identity, ranked
-from fedlens.dashboard.summary.integrity import intact
+from fedlens.dashboard.summary.batch_kinds import batch_identity, rank_batches
+from fedlens.dashboard.summary.integrity import drop_damaged
 from fedlens.store import RunRecord, SampleFilter, StoredBatch, StoredSample, decode_png
 
 MOST = 2000
@@ -41,13 +41,13 @@ class Side:
 
     def planes(self) -> Sets:
         """Its images in grey by class, at most `MOST` in all."""
-        return _planes(store().place, identity(self.batch), self.batch)
+        return _planes(store().place, batch_identity(self.batch), self.batch)
 
 
 @st.cache_data(max_entries=16, show_spinner=False)
 def _planes(place: str, made_from: tuple[object, ...], _batch: StoredBatch) -> Sets:
     wanted = SampleFilter(batch_id=_batch.batch_id)
-    return planes_of(intact(store().samples(wanted, limit=min(_batch.count, MOST))))
+    return planes_of(drop_damaged(store().samples(wanted, limit=min(_batch.count, MOST))))
 
 
 def planes_of(samples: list[StoredSample]) -> Sets:
@@ -72,7 +72,9 @@ def null_of(side: Side, runs: list[RunRecord]) -> list[Side]:
     found = []
     for run in runs:
         if same_but_seed(side.run, run):
-            batches = [b for b in ranked(store().batches(run.run_id)) if _alike(b, side.batch)]
+            batches = [
+                b for b in rank_batches(store().batches(run.run_id)) if _alike(b, side.batch)
+            ]
             found += [Side(run, batches[0])] if batches else []
     return found
 

@@ -5,29 +5,29 @@ from __future__ import annotations
 import math
 
 from fedlens.dashboard.faults import words
-from fedlens.dashboard.faults.answer import KeptDiagnosis, KeptFinding, percent
+from fedlens.dashboard.faults.answer import DiagnosedFault, DiagnosisAnswer, percent
 from fedlens.dashboard.widgets.markup import picture, tag, text
 
 TICKS = (0, 25, 50, 75, 100)
 
 
-def verdict(answer: KeptDiagnosis) -> tuple[str, str]:
+def verdict_card(answer: DiagnosisAnswer) -> tuple[str, str]:
     """The card of an answer without findings, and its kind."""
     if not answer.fits:
         return _refused(answer), "refused"
     return (_noisy(), "") if answer.too_noisy else (_clear(answer), "clear")
 
 
-def remainder(answer: KeptDiagnosis) -> list[str]:
+def remaining_cards(answer: DiagnosisAnswer) -> list[str]:
     """The cards below: what is left, and what could not have been seen."""
     return [_rest(answer), _unseen(answer)] if answer.fits else []
 
 
-def _refused(answer: KeptDiagnosis) -> str:
+def _refused(answer: DiagnosisAnswer) -> str:
     return (
         '<p class="over">Nothing is claimed</p><h2>The reference is of another kind</h2>'
         f"<p>{text(answer.why)}</p><p>Records of another source fake faults, so none is named "
-        f"against <b>{text(answer.reference)}</b>. {text(words.next_steps(answer))}</p>"
+        f"against <b>{text(answer.reference)}</b>. {text(words.describe_next_steps(answer))}</p>"
     )
 
 
@@ -40,7 +40,7 @@ def _noisy() -> str:
     )
 
 
-def _clear(answer: KeptDiagnosis) -> str:
+def _clear(answer: DiagnosisAnswer) -> str:
     seen = sorted(share for share in answer.smallest.values() if math.isfinite(share))
     middle = percent(seen[len(seen) // 2]) if seen else "–"
     return (
@@ -50,7 +50,7 @@ def _clear(answer: KeptDiagnosis) -> str:
     )
 
 
-def found(finding: KeptFinding, answer: KeptDiagnosis, classes: int) -> str:
+def finding_card(finding: DiagnosedFault, answer: DiagnosisAnswer, classes: int) -> str:
     """The card of one finding, with samples before and after the fault."""
     smallest = answer.smallest.get(finding.fault, math.inf)
     return (
@@ -64,12 +64,12 @@ def found(finding: KeptFinding, answer: KeptDiagnosis, classes: int) -> str:
     )
 
 
-def _facts(finding: KeptFinding, classes: int, smallest: float) -> str:
+def _facts(finding: DiagnosedFault, classes: int, smallest: float) -> str:
     facts = (
-        ("Where", words.where(finding, classes)),
-        ("How sure", words.sure(finding)),
-        ("What else it could be", words.elsewise(finding.fault)),
-        ("Other faults instead", words.by_numbers(finding)),
+        ("Where", words.describe_classes(finding, classes)),
+        ("How sure", words.describe_certainty(finding)),
+        ("What else it could be", words.describe_lookalikes(finding.fault)),
+        ("Other faults instead", words.describe_alternatives(finding)),
         ("Seen from", f"{percent(min(1.0, smallest))} of users on, at this run's noise"),
         ("Name", finding.fault),
     )
@@ -77,7 +77,7 @@ def _facts(finding: KeptFinding, classes: int, smallest: float) -> str:
     return f'<dl class="facts">{rows}</dl>'
 
 
-def _bar(finding: KeptFinding, smallest: float) -> str:
+def _bar(finding: DiagnosedFault, smallest: float) -> str:
     """From 0 to all users: hatched what could not be seen, wide the interval, thin the figure."""
     low, high = 100 * finding.low, 100 * finding.high
     said = f"{percent(finding.share)} of users, 95% interval {percent(finding.low)} to "
@@ -94,7 +94,7 @@ def _bar(finding: KeptFinding, smallest: float) -> str:
     )
 
 
-def _looks(finding: KeptFinding, answer: KeptDiagnosis) -> str:
+def _looks(finding: DiagnosedFault, answer: DiagnosisAnswer) -> str:
     shown = answer.looks.get(finding.fault, [])
     if not shown:
         return '<p class="quiet">It changes which records there are, not how one looks.</p>'
@@ -116,22 +116,22 @@ def _pair(one: dict[str, str]) -> str:
     )
 
 
-def _rest(answer: KeptDiagnosis) -> str:
+def _rest(answer: DiagnosisAnswer) -> str:
     tags = tag(f"reference: {answer.reference}, {answer.images:,} images")
     tags += tag(f"{answer.hypotheses} hypotheses") + tag(f"sums of {', '.join(answer.releases)}")
     return (
-        f'<p class="over">What is left</p><h3>{text(words.rest(answer))}</h3>'
-        f'<p>{text(words.next_steps(answer))}</p><p style="margin-top:.7rem">{tags}'
+        f'<p class="over">What is left</p><h3>{text(words.describe_remainder(answer))}</h3>'
+        f'<p>{text(words.describe_next_steps(answer))}</p><p style="margin-top:.7rem">{tags}'
         f"{tag('costs no privacy', 'good')}</p>"
     )
 
 
-def _unseen(answer: KeptDiagnosis) -> str:
+def _unseen(answer: DiagnosisAnswer) -> str:
     rows = "".join(
         f"<div><span>{text(name.replace('_', ' '))}</span>"
         f'<b><i style="width:{100 * min(1.0, share):.0f}%"></i></b>'
         f"<span>{text(_least(share))}</span></div>"
-        for name, share in words.unseen(answer)
+        for name, share in words.list_unseen(answer)
     )
     return (
         '<p class="over">Could not have been seen</p><h3>In fewer users than this, each fault '

@@ -11,23 +11,23 @@ from collections.abc import Mapping
 
 from fedlens.accountant.ledger.population import Population
 from fedlens.accountant.ledger.terms import population_folder
-from fedlens.dashboard.faults.answer import KeptFinding
+from fedlens.dashboard.faults.answer import DiagnosedFault
 from fedlens.dashboard.widgets.theme import put_card, text
 from fedlens.diagnosis.probe_offers import ProbeOffer, probe_offer
 from fedlens.foundation.errors import FedlensError
 from fedlens.store import RunRecord
 
 
-def confirm(finding: KeptFinding, run: RunRecord, path: str, classes: int) -> None:
+def render_probe_offer(finding: DiagnosedFault, run: RunRecord, path: str, classes: int) -> None:
     """Put a card for the probe on the page; nothing where there is none."""
     offer = offer_for(finding, run.config, classes)
     if offer is not None:
         split = run.config.get("split.side", "none") != "none"  # whose users cannot be counted
-        put_card(card(offer, str(run.config.get("split.model")) if split else path))
+        put_card(offer_card(offer, str(run.config.get("split.model")) if split else path))
 
 
 def offer_for(
-    finding: KeptFinding, config: Mapping[str, object], classes: int
+    finding: DiagnosedFault, config: Mapping[str, object], classes: int
 ) -> ProbeOffer | None:
     """The probe that would confirm a finding of a run with these settings, priced.
 
@@ -57,7 +57,7 @@ def _population(named: str) -> Population | None:
         return None
 
 
-def card(offer: ProbeOffer, path: str) -> str:
+def offer_card(offer: ProbeOffer, path: str) -> str:
     """The offer as a card's inner HTML."""
     price = offer.price
     budget = "" if price.budget is None else f" of the population's {price.budget:g}"

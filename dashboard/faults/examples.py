@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fedlens.dashboard.samples.images import base64_text
-from fedlens.dashboard.summary.batch_kinds import ranked
+from fedlens.dashboard.summary.batch_kinds import rank_batches
 from fedlens.diagnosis.stored_answers import SAMPLES_EACH
 from fedlens.store import SampleFilter, Store
 
 MOST_CLASSES = 40
 
 
-def examples(store: Store, run_id: str, classes: Sequence[int]) -> list[dict[str, str | int]]:
+def load_examples(store: Store, run_id: str, classes: Sequence[int]) -> list[dict[str, str | int]]:
     """A few samples of the batch that is most like the users' data, the classes in turn.
 
     Each is ``png`` in base64 and its ``label``; none where the run has no samples yet.
     """
-    batches = ranked(store.batches(run_id))
+    batches = rank_batches(store.batches(run_id))
     if not batches:
         return []
     found = [

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedlens.dashboard.faults.answer import AnswerError, KeptDiagnosis, read_answer
+from fedlens.dashboard.faults.answer import AnswerError, DiagnosisAnswer, read_answer
 from fedlens.dashboard.faults.places import RunPlace
 from fedlens.dashboard.jobs import Job, Jobs
 from fedlens.dashboard.processes import CommandFailed
@@ -75,14 +75,14 @@ class Diagnoses(Jobs[Question, DiagnosisJob]):
 
     def __init__(self) -> None:
         super().__init__(_TURN)
-        self._answers: dict[Path, tuple[int, KeptDiagnosis]] = {}
+        self._answers: dict[Path, tuple[int, DiagnosisAnswer]] = {}
         """By the file that keeps it: when that was written, 0 where it could not be."""
 
-    def answer(self, question: Question) -> KeptDiagnosis | None:
+    def answer(self, question: Question) -> DiagnosisAnswer | None:
         """The answer that is kept, if there is one that can be read."""
         return self._kept(question.kept_at)
 
-    def earlier(self, question: Question) -> KeptDiagnosis | None:
+    def earlier(self, question: Question) -> DiagnosisAnswer | None:
         """The newest answer to the same question about sums that the run had released before."""
         folder = question.run.path / FOLDER
         try:
@@ -97,7 +97,7 @@ class Diagnoses(Jobs[Question, DiagnosisJob]):
                     return answer
         return None
 
-    def _kept(self, path: Path) -> KeptDiagnosis | None:
+    def _kept(self, path: Path) -> DiagnosisAnswer | None:
         try:
             written = path.stat().st_mtime_ns
         except OSError:
@@ -180,7 +180,7 @@ def _last_object(line: str) -> Any:
         raise CommandFailed("Its last line was no JSON.") from None
 
 
-def _read(path: Path) -> KeptDiagnosis | None:
+def _read(path: Path) -> DiagnosisAnswer | None:
     kept = read_kept(path)
     try:
         return None if kept is None else read_answer(kept.diagnosis, kept.looks)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import streamlit as st
 
 from fedlens.dashboard.access.session import RUN_PARAMETER, store, store_url
-from fedlens.dashboard.faults.answer import KeptDiagnosis
-from fedlens.dashboard.faults.examples import examples
+from fedlens.dashboard.faults.answer import DiagnosisAnswer
+from fedlens.dashboard.faults.examples import load_examples
 from fedlens.dashboard.faults.jobs import Diagnoses, DiagnosisJob, Question
-from fedlens.dashboard.faults.places import RunPlace, places
+from fedlens.dashboard.faults.places import RunPlace, list_places
 from fedlens.dashboard.samples.filters import classes_of
 from fedlens.dashboard.widgets.theme import tag
 from fedlens.diagnosis.stored_answers import is_public
@@ -26,7 +26,7 @@ def diagnoses() -> Diagnoses:
 @st.cache_data(ttl=5, show_spinner=False)
 def run_places(url: str) -> dict[str, RunPlace]:
     """The runs' folders by run id, looked for at most every five seconds."""
-    return places(url)
+    return list_places(url)
 
 
 def place_of(run_id: str) -> RunPlace | None:
@@ -46,7 +46,7 @@ def has_public_data(run: RunRecord) -> bool:
     return is_public(str(run.config.get("data.name", run.data_name)))
 
 
-def kept(run_id: str) -> KeptDiagnosis | None:
+def load_answer(run_id: str) -> DiagnosisAnswer | None:
     """The answer of a run that is kept.
 
     Against the pinned reference run, or else against the test images of its own data, if public.
@@ -64,13 +64,13 @@ def kept(run_id: str) -> KeptDiagnosis | None:
 def ask(run: RunRecord, question: Question) -> DiagnosisJob:
     """Have a question answered in the background."""
     classes = classes_of(run.run_id)
-    shown = examples(store(), run.run_id, classes)
+    shown = load_examples(store(), run.run_id, classes)
     return diagnoses().ask(question, shown, max(classes, default=-1) + 1)
 
 
-def look(run: RunRecord) -> KeptDiagnosis | None:
+def look(run: RunRecord) -> DiagnosisAnswer | None:
     """The kept answer of a run that has ended; where there is none yet, it is asked for."""
-    answer = kept(run.run_id)
+    answer = load_answer(run.run_id)
     place = place_of(run.run_id)
     asked = run.status in ENDED and has_public_data(run)
     if answer is None and place and place.releases() and asked:
@@ -89,7 +89,7 @@ def under_way(run_id: str) -> bool:
 
 def hint_tag(run_id: str) -> str:
     """The answer as a small label; nothing before the first look."""
-    answer = kept(run_id)
+    answer = load_answer(run_id)
     if answer is None:
         return tag("looking for faults …") if under_way(run_id) else ""
     if not answer.fits:

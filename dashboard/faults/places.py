@@ -31,7 +31,7 @@ class RunPlace:
         return releases_of(self.path)
 
 
-def places(store_url: str) -> dict[str, RunPlace]:
+def list_places(store_url: str) -> dict[str, RunPlace]:
     """The runs by id: in the store's folder, beside it, and where the variable says.
 
     A folder that cannot be read is passed over: the page then says that the run was not found.

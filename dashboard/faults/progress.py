@@ -7,12 +7,12 @@ from fedlens.dashboard.widgets.markup import text
 from fedlens.diagnosis.steps import STEPS
 
 
-def progress(job: DiagnosisJob) -> str:
+def progress_card(job: DiagnosisJob) -> str:
     """A diagnosis that is under way or waits for its turn."""
     if job.state == "waiting":
         title, below = "Waiting for another diagnosis", ""
     else:
-        title, below = _step(job), _bar(job) + _list(job)
+        title, below = _step(job), _progress_bar(job) + _list(job)
     return (
         f'<div role="status"><p class="over">Under way, {clock(job.seconds)}</p>'
         f"<h2>{text(title)}</h2></div>{below}{_quiet(job)}"
@@ -25,7 +25,7 @@ def _step(job: DiagnosisJob) -> str:
     return "Starting" if job.step is None else job.step.words
 
 
-def _bar(job: DiagnosisJob) -> str:
+def _progress_bar(job: DiagnosisJob) -> str:
     percent = round(100 * job.share)
     return (
         f'<div class="meter" role="progressbar" aria-label="Diagnosis" aria-valuemin="0" '
@@ -54,7 +54,7 @@ def _quiet(job: DiagnosisJob) -> str:
     )
 
 
-def failed(job: DiagnosisJob) -> str:
+def failed_card(job: DiagnosisJob) -> str:
     """One that ended with an error, or was killed."""
     at = "" if job.step is None else f" It was at: {job.step.words.lower()}."
     return (
@@ -63,7 +63,7 @@ def failed(job: DiagnosisJob) -> str:
     )
 
 
-def cancelled(job: DiagnosisJob) -> str:
+def cancelled_card(job: DiagnosisJob) -> str:
     """One that was ended before it was done."""
     return (
         '<p class="over">No answer</p><h2>The diagnosis was cancelled</h2>'
@@ -71,7 +71,7 @@ def cancelled(job: DiagnosisJob) -> str:
     )
 
 
-def stale() -> str:
+def stale_card() -> str:
     """The answer below is of fewer sums than the run has released."""
     return (
         '<p class="over">Of earlier sums</p><h2>The run has released more since</h2><p>What stands '

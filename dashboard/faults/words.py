@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from fedlens.dashboard.faults.answer import KeptDiagnosis, KeptFinding, percent
+from fedlens.dashboard.faults.answer import DiagnosedFault, DiagnosisAnswer, percent
 
 ELSE: Mapping[str, str] = {
     "rotate90": "Users who hold the device on its side, or photographs stored without their "
@@ -44,7 +44,7 @@ OTHERWISE = (
 )
 
 
-def sure(finding: KeptFinding) -> str:
+def describe_certainty(finding: DiagnosedFault) -> str:
     """How sure a finding is."""
     q = finding.q_value
     word = "Very sure" if q < 1e-6 else "Sure" if q < 1e-3 else "Likely" if q < 0.05 else "Unsure"
@@ -55,19 +55,19 @@ def sure(finding: KeptFinding) -> str:
     )
 
 
-def where(finding: KeptFinding, classes: int) -> str:
+def describe_classes(finding: DiagnosedFault, classes: int) -> str:
     """In which classes a finding shows."""
     if not finding.classes or len(finding.classes) >= classes:
         return "All classes alike"
     return "Only in class " + ", ".join(map(str, finding.classes))
 
 
-def elsewise(fault: str) -> str:
+def describe_lookalikes(fault: str) -> str:
     """What else would look the same in the sums."""
     return ELSE.get(fault, OTHERWISE)
 
 
-def by_numbers(finding: KeptFinding) -> str:
+def describe_alternatives(finding: DiagnosedFault) -> str:
     """Which other faults of the library would explain the same sums, and how well."""
     if not finding.alternatives:
         return "No other fault of the library would: each is less than a thousandth as likely."
@@ -81,7 +81,7 @@ def by_numbers(finding: KeptFinding) -> str:
     )
 
 
-def rest(answer: KeptDiagnosis) -> str:
+def describe_remainder(answer: DiagnosisAnswer) -> str:
     """What the omnibus test says."""
     after = "beyond the findings" if answer.findings else "at all"
     p = f"p = {answer.omnibus:.2g}"
@@ -99,7 +99,7 @@ def rest(answer: KeptDiagnosis) -> str:
     return f"No sign of anything else {after} ({p})."
 
 
-def next_steps(answer: KeptDiagnosis) -> str:
+def describe_next_steps(answer: DiagnosisAnswer) -> str:
     """What to do with the answer."""
     if not answer.fits:
         return (
@@ -114,7 +114,7 @@ def next_steps(answer: KeptDiagnosis) -> str:
     return "The list below says which faults this run could not have shown, however large."
 
 
-def unseen(answer: KeptDiagnosis) -> Sequence[tuple[str, float]]:
+def list_unseen(answer: DiagnosisAnswer) -> Sequence[tuple[str, float]]:
     """Faults that were not found with their smallest detectable share, the easiest first."""
     named = {one.fault for one in answer.findings}
     rows = [(name, share) for name, share in answer.smallest.items() if name not in named]

@@ -9,8 +9,8 @@ from datetime import datetime
 from typing import Any
 
 from fedlens.dashboard.faults import cards
-from fedlens.dashboard.faults.answer import KeptDiagnosis
-from fedlens.dashboard.findings.evidence import ShownSample
+from fedlens.dashboard.faults.answer import DiagnosisAnswer
+from fedlens.dashboard.findings.evidence import EvidenceSample
 from fedlens.dashboard.summary.privacy import delta_text, epsilon_text
 from fedlens.dashboard.widgets.markup import picture, tag, text
 from fedlens.store import FindingEntry, FindingStatus, RunRecord, StoredFinding
@@ -29,7 +29,7 @@ def moment(at: datetime) -> str:
     return f"{at:%Y-%m-%d %H:%M} UTC"
 
 
-def heading(finding: StoredFinding, run: RunRecord) -> str:
+def heading_card(finding: StoredFinding, run: RunRecord) -> str:
     """What is claimed, of which run, by whom."""
     words, kind = STATUS[finding.status]
     return (
@@ -44,17 +44,19 @@ def _fault(finding: StoredFinding) -> str:
     return tag(f"fault {finding.fault}") if finding.fault else ""
 
 
-def diagnosis(answer: KeptDiagnosis, fault: str | None, classes: int) -> list[tuple[str, str]]:
+def diagnosis_cards(
+    answer: DiagnosisAnswer, fault: str | None, classes: int
+) -> list[tuple[str, str]]:
     """A diagnosis as cards with their kinds: the fault first that the finding is about."""
     if not answer.fits or not answer.findings:
-        first = [cards.verdict(answer)]
+        first = [cards.verdict_card(answer)]
     else:
         ordered = sorted(answer.findings, key=lambda one: one.fault != fault)
-        first = [(cards.found(one, answer, classes), "found") for one in ordered]
-    return [*first, *((inner, "") for inner in cards.remainder(answer))]
+        first = [(cards.finding_card(one, answer, classes), "found") for one in ordered]
+    return [*first, *((inner, "") for inner in cards.remaining_cards(answer))]
 
 
-def as_kept(entry: FindingEntry, *, first: bool) -> str:
+def describe_origin(entry: FindingEntry, *, first: bool) -> str:
     """When a diagnosis was kept with a finding, over its cards."""
     kept = f"{moment(entry.at)}, by {entry.author}"
     if first:
@@ -62,7 +64,7 @@ def as_kept(entry: FindingEntry, *, first: bool) -> str:
     return f"A later diagnosis, added on {kept}."
 
 
-def probe(content: Mapping[str, Any]) -> str:
+def probe_card(content: Mapping[str, Any]) -> str:
     """A probe's answer with its interval and its cost."""
     value = f"{content['value']:.3g} (95%: {content['low']:.3g} to {content['high']:.3g})"
     cost = (
@@ -85,7 +87,7 @@ def _epsilon(value: float | None) -> str:
     return epsilon_text(math.inf if value is None else value)
 
 
-def samples(shown: Sequence[ShownSample]) -> str:
+def samples_card(shown: Sequence[EvidenceSample]) -> str:
     """Samples side by side, each with its class and the first of its digest."""
     figures = "".join(_sample(one) for one in shown)
     return (
@@ -96,14 +98,14 @@ def samples(shown: Sequence[ShownSample]) -> str:
     )
 
 
-def _kinds(shown: Sequence[ShownSample]) -> str:
+def _kinds(shown: Sequence[EvidenceSample]) -> str:
     """A word of caution where some were guided and filtered."""
     if any(one.sample is not None and one.sample.purpose == "curated" for one in shown):
         return "Curated ones were guided and filtered: faults are taken out of them. "
     return ""
 
 
-def _sample(one: ShownSample) -> str:
+def _sample(one: EvidenceSample) -> str:
     kind = "" if one.sample is None else f", {one.sample.purpose}"
     name = f"no. {one.sample_id}, class {one.requested_class}{kind}"
     if one.sample is None:
@@ -117,7 +119,7 @@ def _sample(one: ShownSample) -> str:
     )
 
 
-def history(entries: Sequence[FindingEntry]) -> str:
+def history_card(entries: Sequence[FindingEntry]) -> str:
     """All that happened, the first first."""
     rows = "".join(
         f"<dt>{moment(one.at)}<br>{text(one.author)}</dt><dd>{_happened(one)}</dd>"

@@ -33,7 +33,7 @@ _NO_DIAGNOSIS = (
 )
 
 
-def report(store: Store, finding_id: int) -> str:
+def build_report(store: Store, finding_id: int) -> str:
     """The finding's report, a whole HTML file.
 
     It holds the hypothesis and what became of it, the run with both privacy statements and their
@@ -59,17 +59,17 @@ def report(store: Store, finding_id: int) -> str:
 def _cards(store: Store, finding_id: int) -> Iterator[str]:
     finding = store.finding(finding_id)
     run, history = store.run(finding.run_id), store.finding_history(finding_id)
-    yield card(pieces.heading(finding, run), "found" if finding.status == "confirmed" else "")
+    yield card(pieces.heading_card(finding, run), "found" if finding.status == "confirmed" else "")
     yield card(_run(run))
     yield card(_privacy(store, run), "" if run.private else "refused")
     yield from _diagnosis(store, finding.fault, run, history)
     for entry in history:
         if entry.kind == "probe":
-            yield card(pieces.probe(entry.content))
+            yield card(pieces.probe_card(entry.content))
     shown = samples_in(history, store)
     if shown:
-        yield card(pieces.samples(shown))
-    yield card(pieces.history(history))
+        yield card(pieces.samples_card(shown))
+    yield card(pieces.history_card(history))
 
 
 def _diagnosis(
@@ -81,8 +81,8 @@ def _diagnosis(
         return
     classes = len(store.requested_classes(run.run_id))
     for number, (entry, answer) in enumerate(kept):
-        yield f'<p class="quiet">{text(pieces.as_kept(entry, first=number == 0))}</p>'
-        for inner, kind in pieces.diagnosis(answer, fault, classes):
+        yield f'<p class="quiet">{text(pieces.describe_origin(entry, first=number == 0))}</p>'
+        for inner, kind in pieces.diagnosis_cards(answer, fault, classes):
             yield card(inner, kind)
 
 

@@ -27,7 +27,7 @@ ORDER_WORDS: dict[QueueOrder, str] = {
 }
 
 
-def show(runs: list[RunRecord]) -> int | None:
+def render_project_form(runs: list[RunRecord]) -> int | None:
     """Show the form; give back the id of a project that was just made.
 
     Args:

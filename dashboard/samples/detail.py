@@ -30,12 +30,12 @@ def answers_about(sample_id: int) -> list[str]:
     return [f"{'skipped' if label is None else label} ({project})" for project, label in said]
 
 
-def show(run: RunRecord, sample: StoredSample) -> None:
+def render_close_up(run: RunRecord, sample: StoredSample) -> None:
     """Put the close-up on the page."""
     batch = store().batch(sample.batch_id)
     pixels = plane(sample)
     factor = max(1, CLOSE_UP // max(pixels.shape[:2]))
-    images.show(
+    images.render_image(
         pixels,
         factor=factor,
         alt=f"Synthetic sample {sample.sample_id}, requested class {sample.requested_class}",

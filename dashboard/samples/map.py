@@ -15,7 +15,7 @@ HEIGHT = 420
 MOST_CLASSES = 10
 
 
-def chart(samples: Sequence[StoredSample]) -> alt.Chart:
+def map_chart(samples: Sequence[StoredSample]) -> alt.Chart:
     """The first two principal components of the pixels, coloured by requested class."""
     places = features(samples)
     rows = [
@@ -47,12 +47,12 @@ def chart(samples: Sequence[StoredSample]) -> alt.Chart:
     return drawn
 
 
-def show(samples: Sequence[StoredSample], key: str, on_pick: Callable[[int], None]) -> None:
+def render_map(samples: Sequence[StoredSample], key: str, on_pick: Callable[[int], None]) -> None:
     """Put the map on the page; ``on_pick`` is given the id of a point that was clicked."""
     if len(samples) < 3:
         return
     event = st.altair_chart(
-        chart(samples),
+        map_chart(samples),
         alt="Map of the samples of this page: alike ones lie together",
         on_select="rerun",
         selection_mode="chosen",

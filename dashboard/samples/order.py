@@ -8,7 +8,7 @@ import numpy as np
 import streamlit as st
 from numpy.typing import NDArray
 
-from fedlens.dashboard.compare.features import components, nearest, oddness, pixels
+from fedlens.dashboard.compare.features import components, find_nearest, oddness, pixels
 from fedlens.store import StoredSample
 
 STORED, ODD, COMMON, LEAST, LIKE = "stored", "oddest", "commonest", "doubtful", "alike"
@@ -21,7 +21,7 @@ ORDERS = {
 }
 
 
-def orders(samples: Sequence[StoredSample], picked: StoredSample | None) -> list[str]:
+def list_orders(samples: Sequence[StoredSample], picked: StoredSample | None) -> list[str]:
     """The orders that make sense here."""
     known = [STORED, ODD, COMMON]
     known += [LEAST] if any(agreement(one) is not None for one in samples) else []
@@ -33,7 +33,7 @@ def agreement(sample: StoredSample) -> float | None:
     return getattr(sample, "agreement", None)
 
 
-def arranged(
+def sort_samples(
     samples: Sequence[StoredSample], order: str, picked: StoredSample | None
 ) -> list[StoredSample]:
     """A page of samples in an order."""
@@ -42,16 +42,18 @@ def arranged(
     if order == LEAST:
         return sorted(samples, key=lambda one: (agreement(one) is None, agreement(one) or 0.0))
     if order == LIKE and picked is not None:
-        return alike(samples, picked, len(samples))
+        return find_alike(samples, picked, len(samples))
     odd = oddness(features(samples), [one.requested_class for one in samples])
     return [samples[i] for i in np.argsort(odd if order == COMMON else -odd, kind="stable")]
 
 
-def alike(samples: Sequence[StoredSample], picked: StoredSample, count: int) -> list[StoredSample]:
+def find_alike(
+    samples: Sequence[StoredSample], picked: StoredSample, count: int
+) -> list[StoredSample]:
     """The samples of a page that look most like one, which itself stands first."""
     others = [one for one in samples if one.sample_id != picked.sample_id]
     everyone = [picked, *others]
-    return [everyone[i] for i in nearest(features(everyone), 0, count)]
+    return [everyone[i] for i in find_nearest(features(everyone), 0, count)]
 
 
 def features(samples: Sequence[StoredSample]) -> NDArray[np.float64]:

@@ -12,12 +12,12 @@ from fedlens.dashboard.summary.privacy import delta_text, epsilon_text
 from fedlens.dashboard.widgets.tables import Frame, frame
 from fedlens.store import RoundRecord
 
-HEIGHT = 300
+CURVE_HEIGHT = 300
 SOUND = "BDP sound, for most users"
 CORRECTED = "BDP corrected, for most users (estimate)"
 COLUMNS = ["left out", "epsilon", "bound", "said"]
 ROUNDING = 1e-9
-COLOURS = ("#2f9e78", "#d97a2b")
+CURVE_COLOURS = ("#2f9e78", "#d97a2b")
 
 
 def curve_frame(last: RoundRecord, users: int) -> Frame:
@@ -41,7 +41,7 @@ def curve_frame(last: RoundRecord, users: int) -> Frame:
     return frame(rows, COLUMNS)
 
 
-def chart(rows: Frame) -> alt.Chart:
+def percentile_chart(rows: Frame) -> alt.Chart:
     """ε against the share of users that it leaves out."""
     drawn: alt.Chart = (
         alt.Chart(rows)
@@ -52,7 +52,7 @@ def chart(rows: Frame) -> alt.Chart:
             ).scale(type="log", reverse=True, nice=False, padding=8),
             y=alt.Y("epsilon:Q", title="ε for all others"),
             color=alt.Color(
-                "bound:N", scale=alt.Scale(domain=[SOUND, CORRECTED], range=list(COLOURS))
+                "bound:N", scale=alt.Scale(domain=[SOUND, CORRECTED], range=list(CURVE_COLOURS))
             )
             .title(None)
             .legend(orient="bottom", labelLimit=400, symbolType="stroke", columns=1),
@@ -62,19 +62,20 @@ def chart(rows: Frame) -> alt.Chart:
                 alt.Tooltip("said:N", title="ε"),
             ],
         )
-        .properties(height=HEIGHT)
+        .properties(height=CURVE_HEIGHT)
     )
     return drawn
 
 
-def show(last: RoundRecord, users: int) -> None:
+def render_percentiles(last: RoundRecord, users: int) -> None:
     """Put the curve on the page with what it means, if the round has one."""
     rows = curve_frame(last, users)
     if rows.empty:
         return
     st.markdown("**For most users (Bayesian DP)**")
     st.altair_chart(
-        chart(rows), alt="Line chart of epsilon against the share of users that it leaves out"
+        percentile_chart(rows),
+        alt="Line chart of epsilon against the share of users that it leaves out",
     )
     everybody = last.percentiles.get("1", math.inf)
     dp = f" For every single person, at the same δ: DP ε = {epsilon_text(everybody)}."

@@ -27,7 +27,7 @@ _TURN = threading.Lock()
 
 
 @dataclass(frozen=True)
-class LabelsOfProject:
+class ProjectLabels:
     """Whose labels teach students of which run."""
 
     run: RunPlace
@@ -50,7 +50,7 @@ class LabelsOfProject:
 
 
 @dataclass(frozen=True)
-class TaughtStudents:
+class StudentCurve:
     """How well students do by how many labels they learned from."""
 
     curve: tuple[tuple[int, float], ...]
@@ -75,15 +75,15 @@ class TrainingJob(Job):
             self.done.append(line.strip()[:_LAST])
 
 
-class StudentJobs(Jobs[LabelsOfProject, TrainingJob]):
+class StudentJobs(Jobs[ProjectLabels, TrainingJob]):
     """All training of this server."""
 
     def __init__(self) -> None:
         super().__init__(_TURN)
-        self._here: dict[Path, TaughtStudents] = {}
+        self._here: dict[Path, StudentCurve] = {}
         """What a folder that cannot be written to could not keep."""
 
-    def taught(self, labels: LabelsOfProject) -> TaughtStudents | None:
+    def taught(self, labels: ProjectLabels) -> StudentCurve | None:
         """What is kept, if there is anything that can be read."""
         try:
             content = json.loads(labels.kept_at.read_text(encoding="utf-8"))
@@ -94,11 +94,11 @@ class StudentJobs(Jobs[LabelsOfProject, TrainingJob]):
             pass
         return self._here.get(labels.kept_at)
 
-    def ask(self, labels: LabelsOfProject) -> TrainingJob:
+    def ask(self, labels: ProjectLabels) -> TrainingJob:
         """Have students trained, unless that is under way already."""
         return self._start(labels, TrainingJob(), lambda job: self._work(labels, job))
 
-    def _work(self, labels: LabelsOfProject, job: TrainingJob) -> bool:
+    def _work(self, labels: ProjectLabels, job: TrainingJob) -> bool:
         try:
             said = json.loads(job.run_command(labels.command, most_seconds=MOST_SECONDS))
             students = read_students(said)
@@ -109,20 +109,20 @@ class StudentJobs(Jobs[LabelsOfProject, TrainingJob]):
         return True
 
 
-def read_students(said: Any) -> TaughtStudents:
+def read_students(said: Any) -> StudentCurve:
     """The command's object.
 
     Raises:
         KeyError, TypeError, ValueError: it is another one.
     """
-    return TaughtStudents(
+    return StudentCurve(
         curve=tuple((int(one["labels"]), float(one["student_accuracy"])) for one in said["curve"]),
         tested_on=str(said["tested_on"]),
         simulation_only=bool(said["simulation_only"]),
     )
 
 
-def _keep(labels: LabelsOfProject, said: Any) -> bool:
+def _keep(labels: ProjectLabels, said: Any) -> bool:
     path = labels.kept_at
     kept = {"format": FORMAT, "project": labels.project, "students": said}
     try:

@@ -8,7 +8,7 @@ import streamlit as st
 from fedlens.dashboard.access.account import account, require
 from fedlens.dashboard.access.session import plain_errors, store_url
 from fedlens.dashboard.faults import panel
-from fedlens.dashboard.students.jobs import SHARES, LabelsOfProject, StudentJobs, TaughtStudents
+from fedlens.dashboard.students.jobs import SHARES, ProjectLabels, StudentCurve, StudentJobs
 from fedlens.dashboard.widgets.plain_text import plain
 from fedlens.dashboard.widgets.tables import frame
 from fedlens.store import StoredProject
@@ -25,12 +25,12 @@ UNDER_WAY = "**Simulation only**: tested on real images, whose use is in no ledg
 
 
 @st.cache_resource(show_spinner=False)
-def jobs() -> StudentJobs:
+def student_jobs() -> StudentJobs:
     """All training of this server."""
     return StudentJobs()
 
 
-def labels_of(project: StoredProject) -> LabelsOfProject | None:
+def labels_of(project: StoredProject) -> ProjectLabels | None:
     """What students of a project are trained from; ``None`` where the run's folder is elsewhere."""
     place = panel.place_of(project.run_id)
     if place is None:
@@ -38,10 +38,10 @@ def labels_of(project: StoredProject) -> LabelsOfProject | None:
     # A file's path alone: another store's URL may hold a password, which others would see.
     own = locate(store_url()).path
     path = "" if own is None else str(own.absolute())
-    return LabelsOfProject(place, project.project_id, project.name, path)
+    return ProjectLabels(place, project.project_id, project.name, path)
 
 
-def show(project: StoredProject, answered: int) -> None:
+def render_students(project: StoredProject, answered: int) -> None:
     """Put the section on the page.
 
     Args:
@@ -56,7 +56,7 @@ def show(project: StoredProject, answered: int) -> None:
             "trained here. FEDLENS_RUNS may name the folder that holds run folders."
         )
         return
-    job, taught = jobs().job(labels), jobs().taught(labels)
+    job, taught = student_jobs().job(labels), student_jobs().taught(labels)
     if taught is not None:
         _curve(taught)
     if job is not None and job.state != "failed":
@@ -69,17 +69,17 @@ def show(project: StoredProject, answered: int) -> None:
         about = f"On a tenth, a quarter, half and all of {answered:,} answers; some minutes."
         if st.button(words, key="train_student", icon=":material/school:", help=about):
             require("manage")
-            jobs().ask(labels)
+            student_jobs().ask(labels)
             st.rerun()
     elif taught is None:
         st.caption("Engineers and admins train students from labels.")
 
 
 @st.fragment(run_every=REFRESH_SECONDS)
-def _waiting(labels: LabelsOfProject) -> None:
+def _waiting(labels: ProjectLabels) -> None:
     with plain_errors():
         require("look")
-        job = jobs().job(labels)
+        job = student_jobs().job(labels)
         if job is None or job.state == "failed":
             st.rerun()
             return
@@ -93,7 +93,7 @@ def _waiting(labels: LabelsOfProject) -> None:
             st.caption(UNDER_WAY)
 
 
-def _curve(taught: TaughtStudents) -> None:
+def _curve(taught: StudentCurve) -> None:
     most, best = taught.curve[-1]
     st.metric(f"Right with the {most:,} labels that there were", f"{best:.1%}")
     rows = frame([{"labels": labels, "accuracy": right} for labels, right in taught.curve])

@@ -11,8 +11,8 @@ from fedlens.dashboard.samples.filters import classes_of
 from fedlens.dashboard.samples.scaling import size_of
 from fedlens.dashboard.summary.audits import ALARM, has_alarm
 from fedlens.dashboard.summary.badges import STATUS
-from fedlens.dashboard.summary.batch_kinds import KINDS, identity, ranked
-from fedlens.dashboard.summary.integrity import intact
+from fedlens.dashboard.summary.batch_kinds import KINDS, batch_identity, rank_batches
+from fedlens.dashboard.summary.integrity import drop_damaged
 from fedlens.dashboard.summary.privacy import NOT_PRIVATE, bounds, delta_text, epsilon_text
 from fedlens.dashboard.widgets.pages import PAGES
 from fedlens.dashboard.widgets.plain_text import plain
@@ -32,7 +32,7 @@ WIDEST = 340
 """Pixels of the picture: of larger samples it holds fewer classes, and all of their pixels."""
 
 
-def show(run: RunRecord, last: RoundRecord | None) -> None:
+def render_run_card(run: RunRecord, last: RoundRecord | None) -> None:
     """Put one run on the page; ``last`` is its latest round."""
     put_card(_inner(run, last), _kind(run))
     with st.container(horizontal=True, gap="small", key=f"links-{run.run_id}"):
@@ -46,7 +46,7 @@ def show(run: RunRecord, last: RoundRecord | None) -> None:
 
 
 def _kind(run: RunRecord) -> str:
-    answer = panel.kept(run.run_id)
+    answer = panel.load_answer(run.run_id)
     return "found" if answer is not None and answer.fits and answer.findings else ""
 
 
@@ -104,7 +104,7 @@ def _cost(last: RoundRecord | None) -> str:
 
 def newest_batch(run_id: str) -> StoredBatch | None:
     """The batch that is most like users' data, of the latest round that has one."""
-    batches = ranked(store().batches(run_id))
+    batches = rank_batches(store().batches(run_id))
     return batches[0] if batches else None
 
 
@@ -112,7 +112,7 @@ def by_class(batch: StoredBatch, each: int, classes: int = COLUMNS) -> list[list
     """Up to ``each`` samples of each of the first classes of a batch, by class."""
     shown = classes_of(batch.run_id)[:classes]
     return [
-        intact(
+        drop_damaged(
             store().samples(SampleFilter(batch_id=batch.batch_id, requested_class=one), limit=each)
         )
         for one in shown
@@ -135,4 +135,4 @@ def _sheet(place: str, made_from: tuple[object, ...], _batch: StoredBatch) -> st
 def _thumbnail(run: RunRecord) -> str:
     """Base64 of a PNG, a column a class; empty where the run has no samples yet."""
     batch = newest_batch(run.run_id)
-    return "" if batch is None else _sheet(store().place, identity(batch), batch)
+    return "" if batch is None else _sheet(store().place, batch_identity(batch), batch)

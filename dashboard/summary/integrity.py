@@ -12,7 +12,7 @@ from fedlens.store import StoredSample, StoreError, decode_png, pixel_digest
 NAMED = 5
 
 
-def intact(samples: Sequence[StoredSample]) -> list[StoredSample]:
+def drop_damaged(samples: Sequence[StoredSample]) -> list[StoredSample]:
     """Those whose pixels are the ones that were drawn; the page says which others there are.
 
     One damaged picture must not take a page of good ones away, nor pass for what was drawn.

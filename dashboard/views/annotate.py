@@ -69,9 +69,9 @@ def render() -> None:
 def _new_project(runs: list[RunRecord], others: bool) -> int | None:
     if others:
         with st.expander("New project"):
-            return project_form.show(runs)
+            return project_form.render_project_form(runs)
     st.markdown("A **project** says what is labelled, with which labels, and by which keys.")
-    return project_form.show(runs)
+    return project_form.render_project_form(runs)
 
 
 PAGE = DashboardPage("Annotate", ":material/label:", "annotate", 40, render, "annotate")

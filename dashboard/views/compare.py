@@ -14,14 +14,14 @@ from fedlens.dashboard.access.session import (
     run_title,
     store,
 )
-from fedlens.dashboard.compare.differences import show_blind_test, show_means, show_statistics
+from fedlens.dashboard.compare.differences import render_blind_test, render_means, render_statistics
 from fedlens.dashboard.compare.sides import Side
 from fedlens.dashboard.components.grid import grid, grid_data
 from fedlens.dashboard.samples import images
 from fedlens.dashboard.samples.filters import ALL, choose_batch, classes_of
 from fedlens.dashboard.samples.scaling import whole_factor
 from fedlens.dashboard.summary.badges import privacy_warning
-from fedlens.dashboard.summary.integrity import intact
+from fedlens.dashboard.summary.integrity import drop_damaged
 from fedlens.dashboard.widgets.pages import DashboardPage
 from fedlens.store import RunRecord, StoredSample
 
@@ -59,7 +59,7 @@ def _nothing(_: int) -> None:
 
 
 def _grid(side: Side, class_: int | None, offset: int, key: str) -> None:
-    found = intact(store().samples(side.wanted(class_), offset=offset, limit=AT_ONCE))
+    found = drop_damaged(store().samples(side.wanted(class_), offset=offset, limit=AT_ONCE))
     if not found:
         st.info("This side has no samples on this page.")
         return
@@ -110,11 +110,11 @@ def render() -> None:
             st.warning("A and B are the same batch: choose another run or batch for one of them.")
         _pictures(one, other)
         st.markdown("#### Mean pictures by class")
-        show_means(one, other)
+        render_means(one, other)
         st.markdown("#### What differs")
-        show_statistics(one, other, runs)
+        render_statistics(one, other, runs)
         st.markdown("#### Blind: which of these is the faulty one?")
-        show_blind_test(one, other)
+        render_blind_test(one, other)
 
 
 PAGE = DashboardPage("Compare", ":material/compare:", "compare", 35, render)

@@ -12,8 +12,13 @@ from fedlens.dashboard.access.account import account, require, require_later
 from fedlens.dashboard.access.session import RUN_PARAMETER, choice, plain_errors, run_title, store
 from fedlens.dashboard.faults import panel
 from fedlens.dashboard.findings import pieces
-from fedlens.dashboard.findings.evidence import diagnoses_in, frozen, probes_of, samples_in
-from fedlens.dashboard.findings.report import report
+from fedlens.dashboard.findings.evidence import (
+    diagnoses_in,
+    freeze_diagnosis,
+    probes_of,
+    samples_in,
+)
+from fedlens.dashboard.findings.report import build_report
 from fedlens.dashboard.samples.filters import ALL, classes_of
 from fedlens.dashboard.summary.badges import privacy_warning
 from fedlens.dashboard.widgets.pages import PAGES, DashboardPage
@@ -90,7 +95,7 @@ def _list(runs: list[RunRecord]) -> None:
             "below."
         )
     for one in _page(found):
-        put_card(pieces.heading(one, by_id[one.run_id]))
+        put_card(pieces.heading_card(one, by_id[one.run_id]))
         where = PAGES["findings"].in_navigation()
         st.page_link(where, label="Open", query_params={FINDING: str(one.finding_id)})
     if account().may("manage"):
@@ -126,28 +131,30 @@ def _detail(finding: StoredFinding) -> None:
     privacy_warning(run)
     left, right = st.columns([1.7, 1], gap="large")
     with left:
-        put_card(pieces.heading(finding, run), "found" if finding.status == "confirmed" else "")
+        put_card(
+            pieces.heading_card(finding, run), "found" if finding.status == "confirmed" else ""
+        )
         _diagnoses(finding, history)
         for entry in history:
             if entry.kind == "probe":
-                put_card(pieces.probe(entry.content))
+                put_card(pieces.probe_card(entry.content))
         shown = samples_in(history, store())
         if shown:
-            put_card(pieces.samples(shown))
+            put_card(pieces.samples_card(shown))
     with right:
         _report(finding)
         if account().may("manage"):
             _judge(finding)
             _add_evidence(finding, run)
-        put_card(pieces.history(history))
+        put_card(pieces.history_card(history))
 
 
 def _diagnoses(finding: StoredFinding, history: list[FindingEntry]) -> None:
     """What the finding was filed on, as it stood; what was added later folded away below it."""
     kept = diagnoses_in(history)
     for number, (entry, answer) in enumerate(kept):
-        said = pieces.as_kept(entry, first=number == 0)
-        cards = pieces.diagnosis(answer, finding.fault, len(classes_of(finding.run_id)))
+        said = pieces.describe_origin(entry, first=number == 0)
+        cards = pieces.diagnosis_cards(answer, finding.fault, len(classes_of(finding.run_id)))
         if number == 0:
             st.caption(plain(said))
             place = st.container()
@@ -172,7 +179,7 @@ def _report(finding: StoredFinding) -> None:
 
 def _reported(finding_id: int, source: Store, allowed: Callable[[], Member]) -> bytes:
     source.log(allowed().name, "exported", f"finding {finding_id}")
-    return report(source, finding_id).encode()
+    return build_report(source, finding_id).encode()
 
 
 def _judge(finding: StoredFinding) -> None:
@@ -197,11 +204,11 @@ def _judge(finding: StoredFinding) -> None:
 
 def _add_evidence(finding: StoredFinding, run: RunRecord) -> None:
     """Buttons for what is at hand: the run's diagnosis, and probes beside it."""
-    answer = panel.kept(run.run_id)
+    answer = panel.load_answer(run.run_id)
     probes = probes_of(panel.place_of(run.run_id))
     with st.expander("Add evidence"):
         if answer is not None and st.button("The run's diagnosis as it is now"):
-            content = frozen(answer, finding.fault)
+            content = freeze_diagnosis(answer, finding.fault)
             author = require("manage").name
             store().add_evidence(finding.finding_id, "diagnosis", content, author=author)
             st.rerun()

@@ -129,7 +129,7 @@ def _privacy_charts(run: RunRecord, rounds: list[RoundRecord]) -> None:
             alt="Line chart of epsilon against rounds: BDP sound, corrected and as published",
         )
     with users:
-        percentiles.show(rounds[-1], run.users)
+        percentiles.render_percentiles(rounds[-1], run.users)
 
 
 def _losses(rounds: list[RoundRecord]) -> None:
@@ -153,7 +153,7 @@ def _live(run_id: str) -> None:
     if rounds:
         left, right = st.columns([1.15, 1], gap="large")
         with left:
-            progress_strip.strip_by_round(run, store().batches(run_id))
+            progress_strip.render_strip(run, store().batches(run_id))
             st.page_link(
                 PAGES["samples"].in_navigation(),
                 label="Look at this run's samples",
@@ -168,9 +168,9 @@ def _live(run_id: str) -> None:
     else:
         _figures(run, rounds)
         st.info(f"Round 1 of {run.rounds_planned} is under way; the first figures follow it.")
-    audits.show(store().audits(run_id), run.name)
+    audits.render_audits(store().audits(run_id), run.name)
     covered = store().presence(run_id)
-    ledger_table.show(store().ledger(run_id), store().releases(run_id), covered)
+    ledger_table.render_ledger(store().ledger(run_id), store().releases(run_id), covered)
     _stop_refreshing(run)
 
 

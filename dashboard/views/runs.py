@@ -20,7 +20,7 @@ from fedlens.dashboard.summary.privacy import (
     epsilon_text,
 )
 from fedlens.dashboard.widgets.pages import PAGES, DashboardPage
-from fedlens.dashboard.widgets.tables import coloured, frame, put
+from fedlens.dashboard.widgets.tables import colour_column, frame, put_table
 from fedlens.store import RoundRecord, RunRecord
 
 START_HINT = "fedlens simulate --preset demo --out runs/demo"
@@ -77,8 +77,8 @@ def _last(run: RunRecord) -> RoundRecord | None:
 
 def _table(runs: list[RunRecord]) -> None:
     rows = [row(run, _last(run), alarm=has_alarm(run.run_id)) for run in runs]
-    event = put(
-        coloured(frame(rows), "Privacy", _colour),
+    event = put_table(
+        colour_column(frame(rows), "Privacy", _colour),
         "Table of runs with their status, progress and privacy figures",
         on_select="rerun",
         selection_mode="single-cell",
@@ -110,7 +110,7 @@ def _cards(ids: list[str]) -> None:
         for place, run_id in enumerate(ids):
             run = store().run(run_id)
             with columns[place % 2]:
-                cards.show(run, _last(run))
+                cards.render_run_card(run, _last(run))
 
 
 def render() -> None:

@@ -11,11 +11,11 @@ from fedlens.dashboard.access.session import choice, pick_run, plain_errors, sto
 from fedlens.dashboard.components.grid import grid, grid_data
 from fedlens.dashboard.samples import detail, images, tagging
 from fedlens.dashboard.samples import map as sample_map
-from fedlens.dashboard.samples.filters import choose
-from fedlens.dashboard.samples.order import ORDERS, alike, arranged, orders
+from fedlens.dashboard.samples.filters import choose_samples
+from fedlens.dashboard.samples.order import ORDERS, find_alike, list_orders, sort_samples
 from fedlens.dashboard.samples.scaling import size_of, whole_factor
 from fedlens.dashboard.summary.badges import privacy_warning
-from fedlens.dashboard.summary.integrity import intact
+from fedlens.dashboard.summary.integrity import drop_damaged
 from fedlens.dashboard.widgets.pages import DashboardPage
 from fedlens.dashboard.widgets.theme import tag
 from fedlens.store import RunRecord, SampleFilter, StoredBatch, StoredSample, StoreError
@@ -74,7 +74,7 @@ def _picked(run: RunRecord) -> StoredSample | None:
         sample = store().sample(int(text))
     except StoreError:
         return None
-    return next(iter(intact([sample])), None) if sample.run_id == run.run_id else None
+    return next(iter(drop_damaged([sample])), None) if sample.run_id == run.run_id else None
 
 
 def _page_of(
@@ -84,12 +84,12 @@ def _page_of(
     with st.container(horizontal=True, vertical_alignment="bottom"):
         offset = _page(total)
         stored = store().samples(wanted, offset=offset, limit=AT_ONCE)
-        found = intact(stored)
+        found = drop_damaged(stored)
         factor = choice("Size", _factors(found), lambda times: f"{times} ×", "size")
-        order = choice("Order", orders(found, picked), lambda one: ORDERS[one], "order")
+        order = choice("Order", list_orders(found, picked), lambda one: ORDERS[one], "order")
     within = " · ordered within this page" if total > AT_ONCE else ""
     st.caption(f"{offset + 1:,} to {offset + len(stored):,} of {total:,} samples{within}")
-    return arranged(found, order, picked), factor
+    return sort_samples(found, order, picked), factor
 
 
 def _factors(shown: list[StoredSample]) -> list[int]:
@@ -113,9 +113,9 @@ def _grid(
         [name_of(sample) for sample in shown],
         selected=None if picked is None else picked.sample_id,
         factor=factor,
-        turn=tagging.turn(run.run_id),
+        turn=tagging.selection_turn(run.run_id),
     )
-    choose = partial(tagging.choose, run.run_id)
+    choose = partial(tagging.store_selection, run.run_id)
     with st.container(height=GRID_HEIGHT, border=True):
         grid(data, key=f"grid-{run.run_id}", on_pick=_pick, on_choose=choose)
 
@@ -125,13 +125,15 @@ def _detail(run: RunRecord, shown: list[StoredSample], picked: StoredSample | No
     if picked is None:
         st.info("Click a sample in the grid to enlarge it and to see its provenance.")
         return
-    detail.show(run, picked)
+    detail.render_close_up(run, picked)
     st.markdown("#### More like this")
-    near = alike(shown, picked, ALIKE)[1:]
+    near = find_alike(shown, picked, ALIKE)[1:]
     if near:
         pixels = images.sheet([one.png for one in near], 6, 1)
         factor = max(1, 300 // pixels.shape[1])
-        images.show(pixels, factor=factor, alt=f"{len(near)} samples of this page most like it")
+        images.render_image(
+            pixels, factor=factor, alt=f"{len(near)} samples of this page most like it"
+        )
 
 
 def _kind(batch: StoredBatch | None) -> None:
@@ -153,7 +155,7 @@ def render() -> None:
             return
         run = pick_run(runs)
         privacy_warning(run)
-        wanted = choose(run)
+        wanted = choose_samples(run)
         total = wanted.total()
         if total == 0:
             st.info(
@@ -170,11 +172,11 @@ def render() -> None:
                 _grid(run, shown, factor, picked)
             with st.expander("Map: alike samples lie together", on_change="rerun") as opened:
                 if opened.open:
-                    sample_map.show(shown, f"map-{run.run_id}", _pick)
+                    sample_map.render_map(shown, f"map-{run.run_id}", _pick)
         with right:
-            tagging.show(run, [one.sample_id for one in shown], picked)
+            tagging.render_tagging(run, [one.sample_id for one in shown], picked)
             _detail(run, shown, picked)
-            tagging.history(run)
+            tagging.render_tag_history(run)
 
 
 PAGE = DashboardPage("Samples", ":material/grid_view:", "samples", 30, render)

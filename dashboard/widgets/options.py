@@ -52,7 +52,7 @@ OPTIONS: Mapping[str, str | bool] = {
 }
 
 
-def apply() -> None:
+def apply_options() -> None:
     """Set Streamlit up; to be called before its server is made."""
     from streamlit import config
 

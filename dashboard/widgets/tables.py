@@ -16,17 +16,17 @@ def frame(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = Non
     return pd.DataFrame(list(rows), columns=columns)
 
 
-def coloured(table: Frame, column: str, style: Callable[[object], str]) -> Any:
+def colour_column(table: Frame, column: str, style: Callable[[object], str]) -> Any:
     """The table with the CSS that ``style`` gives for each cell of one column."""
     return table.style.map(style, subset=[column])
 
 
-def put(table: Any, alt: str, **more: Any) -> Any:
+def put_table(table: Any, alt: str, **more: Any) -> Any:
     """Put a table on the page, without row numbers."""
     return st.dataframe(table, hide_index=True, alt=alt, **more)
 
 
-def height(rows: int) -> int:
+def table_height(rows: int) -> int:
     """Pixels for so many rows, of a table that scrolls beyond eight."""
     return min(320, 38 + 35 * rows)
 

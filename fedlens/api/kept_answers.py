@@ -60,7 +60,7 @@ def _named(run: Run, reference: str | None) -> str:
 
 def _looks(run: Run, findings: list[dict[str, Any]]) -> dict[str, list[dict[str, str]]]:
     """Pictures of the findings; none where the run's store has no samples or cannot be read."""
-    from fedlens.dashboard.faults.examples import examples
+    from fedlens.dashboard.faults.examples import load_examples
     from fedlens.dashboard.faults.looks import pictures
     from fedlens.diagnosis.stored_answers import MOST_PICTURED
     from fedlens.store import StoreError, open_store
@@ -70,7 +70,7 @@ def _looks(run: Run, findings: list[dict[str, Any]]) -> dict[str, list[dict[str,
     try:
         with open_store(run.store) as store:
             classes = store.requested_classes(run.id)
-            samples = examples(store, run.id, classes)
+            samples = load_examples(store, run.id, classes)
     except StoreError:
         return {}
     asked = {"samples": samples, "classes": max(classes, default=-1) + 1, "most": MOST_PICTURED}

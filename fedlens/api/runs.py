@@ -103,9 +103,9 @@ class Run:
         Raises:
             FedlensError: there are none.
         """
-        from fedlens.api.samples import stored
+        from fedlens.api.samples import load_samples
 
-        return stored(self.directory, self.store, self.id, purpose, round)
+        return load_samples(self.directory, self.store, self.id, purpose, round)
 
     def draw(
         self,
@@ -127,9 +127,9 @@ class Run:
             WrongUse: a count below 1.
             FedlensError: the run kept no generator of that round.
         """
-        from fedlens.api.samples import drawn
+        from fedlens.api.samples import draw_samples
 
-        return drawn(self.directory, self.store, self.id, count, seed, purpose, round)
+        return draw_samples(self.directory, self.store, self.id, count, seed, purpose, round)
 
     def export(
         self,
@@ -148,9 +148,9 @@ class Run:
         Raises:
             FedlensError: there are none, or the file cannot be written.
         """
-        from fedlens.api.samples import exported
+        from fedlens.api.samples import export_samples
 
-        content = exported(self.store, self.id, purpose, round)
+        content = export_samples(self.store, self.id, purpose, round)
         try:
             Path(path).write_bytes(content)
         except OSError as error:

@@ -59,7 +59,7 @@ class Provenance:
     bayesian_epsilon: float | None
     delta_bayesian: float
     label: str
-    stored: bool = True
+    load_samples: bool = True
 
     @property
     def words(self) -> str:
@@ -139,7 +139,7 @@ def _displayed(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return image[0] if len(image) == 1 else np.moveaxis(image, 0, -1)
 
 
-def stored(
+def load_samples(
     directory: RunDirectory, store_url: str, run_id: str, purpose: Purpose, round_number: int | None
 ) -> Samples:
     """The samples of the last batch of that purpose, or of that round."""
@@ -157,7 +157,9 @@ def stored(
     )
 
 
-def exported(store_url: str, run_id: str, purpose: Purpose, round_number: int | None) -> bytes:
+def export_samples(
+    store_url: str, run_id: str, purpose: Purpose, round_number: int | None
+) -> bytes:
     """The last batch of that purpose, or of that round, as a ZIP."""
     from fedlens.simulations.run_artifacts import last_batch
     from fedlens.store import SampleFilter, open_store
@@ -169,7 +171,7 @@ def exported(store_url: str, run_id: str, purpose: Purpose, round_number: int | 
         return archive(batch, found, store.run(run_id).guarantee)
 
 
-def drawn(
+def draw_samples(
     directory: RunDirectory,
     store_url: str,
     run_id: str,

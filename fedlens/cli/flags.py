@@ -58,7 +58,7 @@ def parse_seeds(texts: Sequence[str], *, quick: bool) -> tuple[int, ...]:
     return tuple(dict.fromkeys(int(text) for text in texts))
 
 
-def made_folder(out: Path) -> Path:
+def make_out_folder(out: Path) -> Path:
     """The folder of ``--out``, which is there from now on.
 
     Raises:

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import fedlens
-from fedlens.deploy.scripts import rendered
-from fedlens.foundation.files import write_durably
+from fedlens.deploy.scripts import render_template
 
 CPU_INDEX = "--index-url https://download.pytorch.org/whl/cpu"
 PLAIN = {"base": "python:3.12-slim", "python": "python", "packages": "", "suffix": "", "tag": ""}
@@ -27,33 +26,33 @@ def write_containers(folder: Path, nodes: Sequence[str], port: int) -> None:
     containers = folder / "containers"
     containers.mkdir(mode=0o700)
     _write(
-        containers / "Dockerfile", rendered("Dockerfile", version=version, index=CPU_INDEX, **PLAIN)
+        containers / "Dockerfile",
+        render_template("Dockerfile", version=version, index=CPU_INDEX, **PLAIN),
     )
-    cuda = rendered("Dockerfile", version=version, index="", **CUDA)
+    cuda = render_template("Dockerfile", version=version, index="", **CUDA)
     _write(containers / "Dockerfile.cuda", cuda.replace(b"COPY *.whl", VENV, 1))
     _write(containers / "compose.yaml", compose(nodes, port, version))
     base = folder / "kubernetes"
     base.mkdir(mode=0o700)
     _write(base / "kustomization.yaml", kustomization(nodes))
-    _write(base / "superlink.yaml", rendered("superlink.yaml", port=port, version=version))
+    _write(base / "superlink.yaml", render_template("superlink.yaml", port=port, version=version))
     for name in nodes:
-        _write(base / f"{name}.yaml", rendered("node.yaml", name=name, version=version))
+        _write(base / f"{name}.yaml", render_template("node.yaml", name=name, version=version))
     (folder / "proxy").mkdir(mode=0o700)
     _write(
-        folder / "proxy" / "nginx.conf", rendered("nginx.conf", name="fedlens.example", port=port)
+        folder / "proxy" / "nginx.conf",
+        render_template("nginx.conf", name="fedlens.example", port=port),
     )
 
 
 def compose(nodes: Sequence[str], port: int, version: str) -> bytes:
     """A compose file that runs the whole federation on one machine."""
-    parts = (rendered("compose-node.yaml", name=name, version=version) for name in nodes)
-    return rendered("compose.yaml", port=port, version=version) + b"".join(parts)
+    parts = (render_template("compose-node.yaml", name=name, version=version) for name in nodes)
+    return render_template("compose.yaml", port=port, version=version) + b"".join(parts)
 
 
 def kustomization(nodes: Sequence[str]) -> bytes:
     """A kustomize base of everything."""
-    return rendered("kustomization.yaml") + b"".join(f'  - "{n}.yaml"\n'.encode() for n in nodes)
-
-
-def _write(path: Path, content: bytes) -> None:
-    write_durably(path, content, private=True)
+    return render_template("kustomization.yaml") + b"".join(
+        f'  - "{n}.yaml"\n'.encode() for n in nodes
+    )

@@ -92,7 +92,7 @@ def say_begun(name: str) -> None:
     sys.stderr.flush()
 
 
-def ended_well(found: dict[str, Any] | None, name: str, folder: Path) -> dict[str, Any]:
+def require_completed(found: dict[str, Any] | None, name: str, folder: Path) -> dict[str, Any]:
     """What the SuperLink says of a run that ended well.
 
     Raises:

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-STATUS = "status.json"
+STATUS_FILE = "status.json"
 GOES_ON = "its process ended; `fedlens deploy run` with --name {} goes on"
 
 
@@ -15,7 +15,7 @@ def run_reports(runs: Path) -> list[dict[str, Any]]:
     """One report a run, in the order of their names; a damaged one says so."""
     found = []
     for folder in sorted(runs.glob("*")):
-        path = folder / STATUS
+        path = folder / STATUS_FILE
         try:
             report = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError):

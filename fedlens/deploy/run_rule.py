@@ -14,9 +14,7 @@ from fedlens.deploy.bundles import bundle_problem
 logger = logging.getLogger("fedlens.deploy.superlink")
 
 
-def only_without_code(
-    start_run: Callable[..., Any], trusted: Collection[str]
-) -> Callable[..., Any]:
+def refuse_code(start_run: Callable[..., Any], trusted: Collection[str]) -> Callable[..., Any]:
     """Flower's ``start_run``, refusing bundles that bring code and apps of Flower's hub.
 
     Args:

@@ -12,7 +12,7 @@ from fedlens.foundation.files import write_durably
 TEMPLATES = Path(__file__).with_name("templates")
 
 
-def rendered(template: str, **values: object) -> bytes:
+def render_template(template: str, **values: object) -> bytes:
     """A template with its names filled in; one that is missing raises ``KeyError``."""
     text = (TEMPLATES / template).read_text(encoding="utf-8")
     return Template(text).substitute(values).encode()
@@ -22,7 +22,9 @@ def write_scripts(folder: Path) -> None:
     """Write ``start.sh`` and the systemd unit of a folder."""
     settings = read_folder(folder, floor=False)
     start = folder / "start.sh"
-    write_durably(start, rendered("start.sh"), private=True)
+    write_durably(start, render_template("start.sh"), private=True)
     start.chmod(0o700)
-    unit = rendered("service.unit", role=settings.role, name=folder.name, python=sys.executable)
+    unit = render_template(
+        "service.unit", role=settings.role, name=folder.name, python=sys.executable
+    )
     write_durably(folder / f"fedlens-{folder.name}.service", unit, private=True)

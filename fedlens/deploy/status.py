@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fedlens.accountant.wording import shown
 from fedlens.deploy.asking import Unreachable, address_of, ask
 from fedlens.deploy.layout import DeployError, NodeSettings, SuperLinkSettings, read_folder
 from fedlens.deploy.names import STATUS
@@ -69,4 +68,6 @@ def _run_lines(run: Mapping[str, Any]) -> list[str]:
 
 
 def _epsilon(value: float | None) -> str:
+    from fedlens.accountant.wording import shown
+
     return shown(float("inf") if value is None else value)

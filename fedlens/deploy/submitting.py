@@ -12,7 +12,7 @@ import tomli_w
 
 from fedlens.deploy.asking import address_of, ask, read_token
 from fedlens.deploy.bundles import COMPONENTS
-from fedlens.deploy.flower_runs import CONNECTION, FlowerRuns, ended_well, say_begun
+from fedlens.deploy.flower_runs import CONNECTION, FlowerRuns, require_completed, say_begun
 from fedlens.deploy.layout import DeployError, OperatorSettings, read_role
 from fedlens.deploy.names import OWN_DATA, STATUS
 from fedlens.foundation.files import write_durably
@@ -58,7 +58,7 @@ def submit(folder: Path, config: Config, *, name: str = "", resume: bool = False
         named = name or f"{number:x}"
         say_begun(named)
         flower.follow(number)
-        return ended_well(flower.described(number), named, folder)
+        return require_completed(flower.described(number), named, folder)
 
 
 def _with_contract(config: Config, folder: Path, settings: OperatorSettings) -> Config:

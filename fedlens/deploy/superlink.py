@@ -25,7 +25,7 @@ from fedlens.deploy.layout import DeployError, SuperLinkSettings, read_role
 from fedlens.deploy.metrics import server_metrics
 from fedlens.deploy.names import CONTRACT, FLOWER, METRICS, STATUS
 from fedlens.deploy.run_reports import run_reports
-from fedlens.deploy.run_rule import only_without_code
+from fedlens.deploy.run_rule import refuse_code
 from fedlens.foundation.logs import set_up_logs
 from fedlens.foundation.offline import stay_offline
 
@@ -170,7 +170,7 @@ def main(arguments: list[str]) -> None:
     service = Service(Path(arguments[0]))
     gate = Middleware(Gate, operators=service.operators, pages=service.pages())
     settings: SuperLinkSettings = read_role(Path(arguments[0]), SuperLinkSettings)
-    start_run = only_without_code(control_handlers.start_run, settings.trusted_bundles)
+    start_run = refuse_code(control_handlers.start_run, settings.trusted_bundles)
     control_handlers.__dict__["start_run"] = start_run
     extensions.get_middleware = lambda: (gate,)
     extensions.get_lifespan_contexts = lambda: (service.lifespan,)

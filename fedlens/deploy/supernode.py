@@ -43,7 +43,7 @@ def check_code(settings: NodeSettings) -> None:
         )
 
 
-def guarded(pull: Callable[..., Any], settings: NodeSettings, counts: NodeCounts) -> Any:
+def guard_pull(pull: Callable[..., Any], settings: NodeSettings, counts: NodeCounts) -> Any:
     """Flower's step that takes a message, with our judgement of bundles in place of its own."""
 
     def pull_and_store(**kwargs: Any) -> Any:
@@ -63,7 +63,7 @@ def guarded(pull: Callable[..., Any], settings: NodeSettings, counts: NodeCounts
     return pull_and_store
 
 
-def judge(settings: NodeSettings, counts: NodeCounts) -> Callable[[Any, Any], bool]:
+def judge_bundles(settings: NodeSettings, counts: NodeCounts) -> Callable[[Any, Any], bool]:
     """Whether a bundle may be used here, said in the node's own log where it may not."""
 
     def accepted(fab: Any, _entities: Any) -> bool:
@@ -99,8 +99,8 @@ def main(arguments: list[str]) -> None:
     settings: NodeSettings = read_role(Path(arguments[0]), NodeSettings)
     check_code(settings)
     counts = NodeCounts()
-    inner._pull_and_store_message = guarded(inner._pull_and_store_message, settings, counts)
-    inner.__dict__["_verify_fab"] = judge(settings, counts)
+    inner._pull_and_store_message = guard_pull(inner._pull_and_store_message, settings, counts)
+    inner.__dict__["_verify_fab"] = judge_bundles(settings, counts)
     node_api.create_app = _with_metrics(node_api.create_app, counts)
     sys.argv = ["flower-supernode", *arguments[1:]]
     flower_supernode()
