@@ -10,8 +10,8 @@ import streamlit as st
 
 from fedlens.dashboard.access.account import account, render_account_line
 from fedlens.dashboard.access.session import nearby, plain_errors, store
+from fedlens.dashboard.widgets.display import put_style
 from fedlens.dashboard.widgets.pages import PAGES, DashboardPage
-from fedlens.dashboard.widgets.theme import put_style
 from fedlens.foundation.registry import PluginError
 
 LENS = (

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from playwright.sync_api import Page, sync_playwright
 
-from fedlens.dashboard.summary.batch_kinds import rank_batches
+from fedlens.dashboard.samples.batches import rank_batches
 from fedlens.store import SampleFilter, open_store
 
 CHROMIUM = "/usr/bin/chromium"

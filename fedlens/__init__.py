@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from fedlens.api.audits import AuditReport, audit
     from fedlens.api.backups import backup, restore
     from fedlens.api.budgets import Budget, Calibration, budget, calibrate
-    from fedlens.api.diagnoses import diagnose, power
-    from fedlens.api.hints import hints
+    from fedlens.api.diagnoses import diagnose, hints, power
     from fedlens.api.nodes import check_node, prepare_node
     from fedlens.api.presets import preset_names
     from fedlens.api.probes import ProbeAnswer, probe, probe_price

@@ -11,8 +11,8 @@ from typing import TypeVar
 
 import streamlit as st
 
+from fedlens.dashboard.widgets.markup import plain
 from fedlens.dashboard.widgets.options import STORE_VARIABLE
-from fedlens.dashboard.widgets.plain_text import plain
 from fedlens.store import RunRecord, Store, StoreError, open_store
 from fedlens.store.engine import locate
 

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from fedlens.dashboard.access.session import store
 from fedlens.dashboard.compare.statistics import Sets
-from fedlens.dashboard.summary.batch_kinds import batch_identity, rank_batches
-from fedlens.dashboard.summary.integrity import drop_damaged
+from fedlens.dashboard.samples.batches import batch_identity, drop_damaged, rank_batches
 from fedlens.store import RunRecord, SampleFilter, StoredBatch, StoredSample, decode_png
 
 MOST = 2000

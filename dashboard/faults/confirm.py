@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from fedlens.accountant.ledger.population import Population
 from fedlens.accountant.ledger.terms import population_folder
 from fedlens.dashboard.faults.answer import DiagnosedFault
-from fedlens.dashboard.widgets.theme import put_card, text
+from fedlens.dashboard.widgets.display import put_card
+from fedlens.dashboard.widgets.markup import text
 from fedlens.diagnosis.probe_offers import ProbeOffer, probe_offer
 from fedlens.foundation.errors import FedlensError
 from fedlens.store import RunRecord

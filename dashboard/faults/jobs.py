@@ -11,8 +11,7 @@ from typing import Any
 
 from fedlens.dashboard.faults.answer import AnswerError, DiagnosisAnswer, read_answer
 from fedlens.dashboard.faults.places import RunPlace
-from fedlens.dashboard.jobs import Job, Jobs
-from fedlens.dashboard.processes import CommandFailed
+from fedlens.dashboard.jobs import CommandFailed, Job, Jobs
 from fedlens.diagnosis.steps import DiagnosisStep, read_step
 from fedlens.diagnosis.stored_answers import (
     FOLDER,

@@ -17,7 +17,7 @@ from fedlens.dashboard.faults.answer import (
     read_answer,
 )
 from fedlens.dashboard.faults.places import RunPlace
-from fedlens.dashboard.summary.integrity import is_intact
+from fedlens.dashboard.samples.batches import is_intact
 from fedlens.store import FindingEntry, Store, StoredSample, StoreError
 
 PROBE_FILE = "probe.json"

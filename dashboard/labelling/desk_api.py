@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from fedlens.dashboard.access.visitors import ACCOUNT
+from fedlens.dashboard.access.auth import ACCOUNT
 from fedlens.dashboard.labelling.answers import scope_of, store_answers
 from fedlens.dashboard.samples.images import base64_text
 from fedlens.store import Desk, Member, Store, StoredProject, StoredSample, StoreError

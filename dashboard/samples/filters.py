@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import streamlit as st
 
 from fedlens.dashboard.access.session import choice, store
-from fedlens.dashboard.summary.batch_kinds import KINDS, rank_batches
+from fedlens.dashboard.samples.batches import KINDS, rank_batches
 from fedlens.store import RunRecord, SampleFilter, StoredBatch
 
 ALL = "all"

@@ -9,7 +9,7 @@ import streamlit as st
 
 from fedlens.dashboard.access.session import store
 from fedlens.dashboard.samples import images
-from fedlens.dashboard.summary.integrity import drop_damaged
+from fedlens.dashboard.samples.batches import drop_damaged
 from fedlens.store import RunRecord, SampleFilter, StoredBatch, StoredSample
 
 GAP = 1

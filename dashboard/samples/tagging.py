@@ -8,7 +8,7 @@ import streamlit as st
 
 from fedlens.dashboard.access.account import account, require
 from fedlens.dashboard.access.session import store
-from fedlens.dashboard.widgets.theme import tag, text
+from fedlens.dashboard.widgets.markup import tag, text
 from fedlens.store import RunRecord, StoredSample, TagEntry
 
 LONGEST_TAG = 40

@@ -10,8 +10,8 @@ import streamlit as st
 
 from fedlens.dashboard.access.session import store
 from fedlens.dashboard.summary.privacy import delta_text, epsilon_text
-from fedlens.dashboard.widgets.plain_text import plain
-from fedlens.dashboard.widgets.tables import Frame, colour_column, frame, put_table, table_height
+from fedlens.dashboard.widgets.display import Frame, colour_column, frame, put_table, table_height
+from fedlens.dashboard.widgets.markup import plain
 from fedlens.foundation.rounding import rounded_down
 from fedlens.store import AuditKind, AuditRecord, AuditVerdict
 

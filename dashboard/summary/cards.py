@@ -7,16 +7,14 @@ import streamlit as st
 from fedlens.dashboard.access.session import RUN_PARAMETER, store
 from fedlens.dashboard.faults import panel
 from fedlens.dashboard.samples import images
+from fedlens.dashboard.samples.batches import KINDS, batch_identity, drop_damaged, rank_batches
 from fedlens.dashboard.samples.filters import classes_of
-from fedlens.dashboard.samples.scaling import size_of
 from fedlens.dashboard.summary.audits import ALARM, has_alarm
 from fedlens.dashboard.summary.badges import STATUS
-from fedlens.dashboard.summary.batch_kinds import KINDS, batch_identity, rank_batches
-from fedlens.dashboard.summary.integrity import drop_damaged
 from fedlens.dashboard.summary.privacy import NOT_PRIVATE, bounds, delta_text, epsilon_text
+from fedlens.dashboard.widgets.display import put_card
+from fedlens.dashboard.widgets.markup import picture, plain, size_of, tag, text
 from fedlens.dashboard.widgets.pages import PAGES
-from fedlens.dashboard.widgets.plain_text import plain
-from fedlens.dashboard.widgets.theme import picture, put_card, tag, text
 from fedlens.store import RoundRecord, RunRecord, SampleFilter, StoredBatch, StoredSample
 
 COLOURS = {"running": "on", "failed": "bad", "interrupted": "found"}

@@ -8,7 +8,7 @@ from typing import Any
 
 import streamlit as st
 
-from fedlens.dashboard.widgets.tables import Frame, frame, put_table, table_height
+from fedlens.dashboard.widgets.display import Frame, frame, put_table, table_height
 from fedlens.store import Coverage, LedgerRow, ReleaseRow
 
 KINDS = {

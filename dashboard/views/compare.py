@@ -18,10 +18,10 @@ from fedlens.dashboard.compare.differences import render_blind_test, render_mean
 from fedlens.dashboard.compare.sides import Side
 from fedlens.dashboard.components.grid import grid, grid_data
 from fedlens.dashboard.samples import images
+from fedlens.dashboard.samples.batches import drop_damaged
 from fedlens.dashboard.samples.filters import ALL, choose_batch, classes_of
-from fedlens.dashboard.samples.scaling import whole_factor
 from fedlens.dashboard.summary.badges import privacy_warning
-from fedlens.dashboard.summary.integrity import drop_damaged
+from fedlens.dashboard.widgets.markup import whole_factor
 from fedlens.dashboard.widgets.pages import DashboardPage
 from fedlens.store import RunRecord, StoredSample
 

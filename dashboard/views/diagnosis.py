@@ -10,14 +10,14 @@ from fedlens.dashboard.faults import cards, panel
 from fedlens.dashboard.faults.answer import DiagnosedFault, DiagnosisAnswer
 from fedlens.dashboard.faults.confirm import render_probe_offer
 from fedlens.dashboard.faults.jobs import DiagnosisJob, Question
+from fedlens.dashboard.faults.panel import cancelled_card, failed_card, progress_card, stale_card
 from fedlens.dashboard.faults.places import RunPlace
-from fedlens.dashboard.faults.progress import cancelled_card, failed_card, progress_card, stale_card
 from fedlens.dashboard.findings import pieces
 from fedlens.dashboard.findings.evidence import freeze_diagnosis, hypothesis_of
 from fedlens.dashboard.samples.filters import classes_of
 from fedlens.dashboard.summary.badges import privacy_warning
+from fedlens.dashboard.widgets.display import put_card
 from fedlens.dashboard.widgets.pages import PAGES, DashboardPage
-from fedlens.dashboard.widgets.theme import put_card
 from fedlens.store import FindingRecord, RunRecord
 
 REFRESH_SECONDS = 2

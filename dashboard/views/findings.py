@@ -21,9 +21,9 @@ from fedlens.dashboard.findings.evidence import (
 from fedlens.dashboard.findings.report import build_report
 from fedlens.dashboard.samples.filters import ALL, classes_of
 from fedlens.dashboard.summary.badges import privacy_warning
+from fedlens.dashboard.widgets.display import put_card
+from fedlens.dashboard.widgets.markup import plain
 from fedlens.dashboard.widgets.pages import PAGES, DashboardPage
-from fedlens.dashboard.widgets.plain_text import plain
-from fedlens.dashboard.widgets.theme import put_card
 from fedlens.store import (
     FindingEntry,
     FindingRecord,

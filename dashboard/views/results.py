@@ -13,13 +13,13 @@ import streamlit as st
 from fedlens.dashboard.access.account import account, require, require_later
 from fedlens.dashboard.access.session import pick, plain_errors, store
 from fedlens.dashboard.labelling import agreement_tables as tables
+from fedlens.dashboard.labelling import students
+from fedlens.dashboard.samples.batches import drop_damaged
 from fedlens.dashboard.samples.images import base64_text
-from fedlens.dashboard.students import panel as students
 from fedlens.dashboard.summary.badges import privacy_warning
-from fedlens.dashboard.summary.integrity import drop_damaged
+from fedlens.dashboard.widgets.display import frame
 from fedlens.dashboard.widgets.markup import picture
 from fedlens.dashboard.widgets.pages import DashboardPage
-from fedlens.dashboard.widgets.tables import frame
 from fedlens.store import (
     EXPORTERS,
     Exporter,

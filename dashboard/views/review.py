@@ -7,11 +7,11 @@ import streamlit as st
 from fedlens.dashboard.access.account import plain, require
 from fedlens.dashboard.access.session import pick, plain_errors, store
 from fedlens.dashboard.labelling import agreement_tables as tables
+from fedlens.dashboard.samples.batches import drop_damaged
 from fedlens.dashboard.samples.images import render_image, sheet
-from fedlens.dashboard.samples.scaling import size_of, whole_factor
-from fedlens.dashboard.summary.integrity import drop_damaged
+from fedlens.dashboard.widgets.display import frame
+from fedlens.dashboard.widgets.markup import size_of, whole_factor
 from fedlens.dashboard.widgets.pages import DashboardPage
-from fedlens.dashboard.widgets.tables import frame
 from fedlens.store import Adjudication, GivenAnswer, StoredLabel, StoredProject
 
 MANY = 8

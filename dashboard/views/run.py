@@ -10,14 +10,13 @@ import streamlit as st
 from fedlens.dashboard.access.account import account, require
 from fedlens.dashboard.access.session import RUN_PARAMETER, pick_run, plain_errors, store
 from fedlens.dashboard.faults import panel
-from fedlens.dashboard.samples import percentiles, progress_strip
-from fedlens.dashboard.summary import audits, ledger_table
+from fedlens.dashboard.samples import progress_strip
+from fedlens.dashboard.summary import audits, charts, ledger_table
 from fedlens.dashboard.summary.badges import privacy_warning, run_badges
 from fedlens.dashboard.summary.privacy import ASSUMPTIONS, SO_FAR, bounds, delta_text, epsilon_text
-from fedlens.dashboard.widgets import charts
+from fedlens.dashboard.widgets.display import put_card
+from fedlens.dashboard.widgets.markup import plain, text
 from fedlens.dashboard.widgets.pages import PAGES, DashboardPage
-from fedlens.dashboard.widgets.plain_text import plain
-from fedlens.dashboard.widgets.theme import put_card, text
 from fedlens.store import RoundRecord, RunRecord
 
 REFRESH_SECONDS = 3
@@ -129,7 +128,7 @@ def _privacy_charts(run: RunRecord, rounds: list[RoundRecord]) -> None:
             alt="Line chart of epsilon against rounds: BDP sound, corrected and as published",
         )
     with users:
-        percentiles.render_percentiles(rounds[-1], run.users)
+        charts.render_percentiles(rounds[-1], run.users)
 
 
 def _losses(rounds: list[RoundRecord]) -> None:

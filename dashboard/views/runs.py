@@ -19,8 +19,8 @@ from fedlens.dashboard.summary.privacy import (
     delta_text,
     epsilon_text,
 )
+from fedlens.dashboard.widgets.display import colour_column, frame, put_table
 from fedlens.dashboard.widgets.pages import PAGES, DashboardPage
-from fedlens.dashboard.widgets.tables import colour_column, frame, put_table
 from fedlens.store import RoundRecord, RunRecord
 
 START_HINT = "fedlens simulate --preset demo --out runs/demo"

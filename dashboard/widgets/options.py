@@ -9,6 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from fedlens.foundation.errors import WrongUse
+
+
+class DashboardError(WrongUse):
+    """The dashboard cannot be served as asked; the message says what to change."""
+
+
 STORE_VARIABLE = "FEDLENS_STORE"
 """Environment variable with the URL of the store that is shown."""
 USER_VARIABLE = "FEDLENS_DASHBOARD_USER"

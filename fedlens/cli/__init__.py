@@ -41,7 +41,7 @@ VERBS = {
 }
 """Verbs in the order of the help, each with its line there."""
 OF_RESEARCH = ("study",)
-"""Those that another package carries out: see `fedlens.cli.research`."""
+"""Those that another package carries out: see `fedlens.cli.flags`."""
 ABOUT = "Look at, debug, label and train on federated data without anyone seeing it."
 EXAMPLES = """examples:
   fedlens simulate --preset demo --out runs/first      train on the embedded data
@@ -89,7 +89,7 @@ def build_parser(verb: str | None = None) -> argparse.ArgumentParser:
 
 def _add_verb(verbs: argparse._SubParsersAction[argparse.ArgumentParser], name: str) -> None:
     if name in OF_RESEARCH:
-        from fedlens.cli.research import add_research_verb
+        from fedlens.cli.flags import add_research_verb
 
         add_research_verb(verbs, name, VERBS[name], entry=name)
     else:

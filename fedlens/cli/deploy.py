@@ -162,8 +162,7 @@ def _start(args: argparse.Namespace) -> int:
 
 def _stop(args: argparse.Namespace) -> int:
     from fedlens.deploy.background import stop_in_background
-    from fedlens.deploy.layout import OperatorSettings, read_folder
-    from fedlens.deploy.state_folder import wipe_state
+    from fedlens.deploy.layout import OperatorSettings, read_folder, wipe_state
 
     for folder in args.folders:
         settings = read_folder(folder, floor=False)

@@ -62,8 +62,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 def run(args: argparse.Namespace) -> int:
     """Diagnose, print, draw."""
-    from fedlens.api.diagnoses import diagnose
-    from fedlens.api.kept_answers import keep_diagnosis, place_of_diagnosis
+    from fedlens.api.diagnoses import diagnose, keep_diagnosis, place_of_diagnosis
     from fedlens.api.runs import open_run
     from fedlens.foundation.errors import ExitStatus
     from fedlens.simulations.plots.diagnosis import plot_diagnosis
@@ -121,7 +120,7 @@ def _hint(run: Run, sound: str | None, *, as_json: bool) -> int:
     """What faithful samples hint at by themselves."""
     from dataclasses import asdict
 
-    from fedlens.api.hints import hints
+    from fedlens.api.diagnoses import hints
     from fedlens.foundation.errors import ExitStatus
 
     found = hints(run, sound=sound)

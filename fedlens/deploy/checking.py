@@ -14,19 +14,21 @@ from email.utils import parsedate_to_datetime
 from importlib.metadata import version
 from pathlib import Path
 
-from fedlens.deploy.asking import Address, Unreachable, address_of, ask
 from fedlens.deploy.background import running
 from fedlens.deploy.certificates import certificate_problems
 from fedlens.deploy.keys import UnusableKey, read_public_key
 from fedlens.deploy.layout import (
+    FLOWER,
+    HEALTH,
     SETTINGS,
+    STATUS,
     DeployError,
     NodeSettings,
     OperatorSettings,
     SuperLinkSettings,
     read_folder,
 )
-from fedlens.deploy.names import FLOWER, HEALTH, STATUS
+from fedlens.deploy.status import Address, Unreachable, address_of, ask
 from fedlens.foundation.code_digest import code_sha256
 from fedlens.foundation.errors import FedlensError
 

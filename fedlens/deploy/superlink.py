@@ -18,14 +18,21 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from fedlens.deploy.bundles import refuse_code
 from fedlens.deploy.gate import Gate, Page
 from fedlens.deploy.keys import Operators, UnusableKey, read_public_key
-from fedlens.deploy.launching import launch
-from fedlens.deploy.layout import DeployError, SuperLinkSettings, read_role
+from fedlens.deploy.layout import (
+    CONTRACT,
+    FLOWER,
+    METRICS,
+    STATUS,
+    DeployError,
+    SuperLinkSettings,
+    read_role,
+)
 from fedlens.deploy.metrics import server_metrics
-from fedlens.deploy.names import CONTRACT, FLOWER, METRICS, STATUS
-from fedlens.deploy.run_reports import run_reports
-from fedlens.deploy.run_rule import refuse_code
+from fedlens.deploy.status import run_reports
+from fedlens.deploy.supervise import launch
 from fedlens.foundation.logs import set_up_logs
 from fedlens.foundation.offline import stay_offline
 

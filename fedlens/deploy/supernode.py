@@ -17,10 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from fedlens.deploy.bundles import bundle_problem
-from fedlens.deploy.launching import launch
-from fedlens.deploy.layout import DeployError, NodeSettings, read_role
+from fedlens.deploy.layout import FLOWER, METRICS, DeployError, NodeSettings, read_role
 from fedlens.deploy.metrics import NodeCounts, node_metrics
-from fedlens.deploy.names import FLOWER, METRICS
+from fedlens.deploy.supervise import launch
 from fedlens.foundation.code_digest import code_sha256
 from fedlens.foundation.logs import set_up_logs
 from fedlens.foundation.offline import stay_offline

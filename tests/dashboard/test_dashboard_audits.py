@@ -10,7 +10,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from fedlens.dashboard.summary.audits import ALARM, KINDS, build_audit_table, newest
-from fedlens.dashboard.widgets.tables import rows_of
+from fedlens.dashboard.widgets.display import rows_of
 from fedlens.store import AuditRecord, Store
 
 Opener = Callable[..., AppTest]

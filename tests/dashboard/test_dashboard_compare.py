@@ -9,12 +9,20 @@ import populated
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from fedlens.dashboard.compare.blind import TRIALS, BlindTest, p_value
-from fedlens.dashboard.compare.features import components, find_nearest, oddness
+from fedlens.dashboard.compare.differences import TRIALS, BlindTest, p_value
 from fedlens.dashboard.compare.sides import mean_pictures, same_but_seed
 from fedlens.dashboard.compare.statistics import differences
-from fedlens.dashboard.samples import map as sample_map
-from fedlens.dashboard.samples.order import COMMON, LIKE, ODD, STORED, sort_samples
+from fedlens.dashboard.samples import order as sample_map
+from fedlens.dashboard.samples.order import (
+    COMMON,
+    LIKE,
+    ODD,
+    STORED,
+    components,
+    find_nearest,
+    oddness,
+    sort_samples,
+)
 from fedlens.store import SampleFilter, Store
 
 Opener = Callable[..., AppTest]

@@ -14,9 +14,9 @@ import populated
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from fedlens.api.kept_answers import keep_diagnosis, place_of_diagnosis
-from fedlens.dashboard import processes
-from fedlens.dashboard.faults import jobs, words
+from fedlens.api.diagnoses import keep_diagnosis, place_of_diagnosis
+from fedlens.dashboard import jobs as processes
+from fedlens.dashboard.faults import cards, jobs
 from fedlens.dashboard.faults.answer import UNEXPLAINED, AnswerError, percent, read_answer
 from fedlens.dashboard.faults.jobs import Diagnoses, Question
 from fedlens.dashboard.faults.looks import pictures
@@ -70,7 +70,7 @@ def test_other_explanations_are_named_with_how_likely_they_are() -> None:
     other = {"fault": "tilt", "says": "tilted", "likelihood": 0.04}
     turned = {**diagnosed.TURNED, "alternatives": [other], "certainty": 1 / 1.04}
     kept = read_answer(diagnosed.said(findings=[turned]))
-    assert words.describe_alternatives(kept.findings[0]) == (
+    assert cards.describe_alternatives(kept.findings[0]) == (
         "Tilted, 4.0% as likely. That it is this one: 96%, if it is one of the library alone."
     )
 
@@ -252,9 +252,9 @@ def test_a_fault_is_shown_on_synthetic_samples() -> None:
 def test_shares_and_chances_are_said_in_few_digits() -> None:
     assert [percent(share) for share in (0.311, 0.052, 1.0)] == ["31%", "5.2%", "100%"]
     finding = read_answer(FOUND).findings[0]
-    assert "fewer than one in a million" in words.describe_certainty(finding)
-    assert words.describe_classes(finding, 10) == "All classes alike"
-    assert words.describe_lookalikes("of a plug-in") == words.OTHERWISE
+    assert "fewer than one in a million" in cards.describe_certainty(finding)
+    assert cards.describe_classes(finding, 10) == "All classes alike"
+    assert cards.describe_lookalikes("of a plug-in") == cards.OTHERWISE
 
 
 def test_what_the_command_found_is_what_the_dashboard_opens_with(

@@ -19,13 +19,11 @@ from test_dashboard_diagnosis import page_text
 
 from fedlens.dashboard.compare.sides import Side
 from fedlens.dashboard.samples.images import to_png
-from fedlens.dashboard.samples.percentiles import curve_frame
-from fedlens.dashboard.samples.scaling import size_of, whole_factor
 from fedlens.dashboard.summary.audits import build_audit_table
+from fedlens.dashboard.summary.charts import curve_frame, epsilon_frame
 from fedlens.dashboard.summary.privacy import delta_text
 from fedlens.dashboard.views import review
-from fedlens.dashboard.widgets.charts import epsilon_frame
-from fedlens.dashboard.widgets.markup import picture
+from fedlens.dashboard.widgets.markup import picture, size_of, whole_factor
 from fedlens.store import (
     Annotation,
     AuditRecord,

@@ -14,7 +14,7 @@ import pytest
 from serving import TOKEN, start_dashboard, stop_dashboard
 
 from fedlens.dashboard.serve import serve
-from fedlens.dashboard.widgets.errors import DashboardError
+from fedlens.dashboard.widgets.options import DashboardError
 from fedlens.store import Store, StoreError, StoreVersionError
 
 

@@ -16,9 +16,9 @@ import pytest
 from streamlit.testing.v1 import AppTest
 from test_dashboard_diagnosis import page_text
 
-from fedlens.dashboard import processes
+from fedlens.dashboard import jobs as processes
 from fedlens.dashboard.faults.places import RunPlace
-from fedlens.dashboard.students.jobs import ProjectLabels, StudentJobs
+from fedlens.dashboard.labelling.students import ProjectLabels, StudentJobs
 from fedlens.store import Annotation, Store
 
 Opener = Callable[..., AppTest]

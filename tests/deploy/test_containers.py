@@ -18,8 +18,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from fedlens.deploy.initialise import FederationPlan, initialise
-from fedlens.deploy.scripts import render_template
+from fedlens.deploy.initialise import FederationPlan, initialise, render_template
 
 KUBECTL, NGINX, HADOLINT = (shutil.which(name) for name in ("kubectl", "nginx", "hadolint"))
 DOCKERFILES = ("Dockerfile", "Dockerfile.cuda")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from fedlens.deploy import flower_runs
-from fedlens.deploy.flower_runs import FlowerRuns, RunFailed, require_completed
+from fedlens.deploy import submitting
+from fedlens.deploy.submitting import FlowerRuns, RunFailed, require_completed
 
 FLOWER = """#!{python}
 import json, pathlib, sys
@@ -31,7 +31,7 @@ else:
 @pytest.fixture
 def flower(tmp_path, monkeypatch):
     """Flower's command over runs that a file holds."""
-    monkeypatch.setattr(flower_runs, "PAUSE", 0.0)
+    monkeypatch.setattr(submitting, "PAUSE", 0.0)
     program = tmp_path / "flwr"
     program.write_text(FLOWER.format(python=sys.executable))
     program.chmod(0o700)

@@ -18,8 +18,7 @@ from fedlens.deploy.bundles import COMPONENTS
 from fedlens.deploy.keys import new_node_key, read_public_key
 from fedlens.deploy.layout import NodeSettings, read_folder
 from fedlens.deploy.metrics import NodeCounts, node_metrics, server_metrics
-from fedlens.deploy.run_reports import run_reports
-from fedlens.deploy.status import status_lines
+from fedlens.deploy.status import run_reports, status_lines
 from fedlens.deploy.superlink import Nodes
 from fedlens.deploy.supernode import guard_pull, judge_bundles
 
@@ -97,7 +96,7 @@ def test_a_superlink_starts_the_installed_fedlens_for_an_operator_and_nothing_el
     from flwr.cli.build import build_fab_from_disk
     from flwr.supercore.error import FlowerError
 
-    from fedlens.deploy.run_rule import refuse_code
+    from fedlens.deploy.bundles import refuse_code
     from fedlens.server.config.tree import Config
     from fedlens.simulations.transports.flower_app import write_app
 
@@ -124,9 +123,9 @@ def test_names_that_are_written_down_twice_agree():
 
     from fedlens.client.contract import PREFIX
     from fedlens.client.node.store import CONTRACT
-    from fedlens.deploy import names
+    from fedlens.deploy import layout
 
-    assert (CONTRACT, PREFIX, flwr.__version__) == (names.CONTRACT, names.OWN_DATA, names.FLOWER)
+    assert (CONTRACT, PREFIX, flwr.__version__) == (layout.CONTRACT, layout.OWN_DATA, layout.FLOWER)
 
 
 @pytest.mark.parametrize("which", ["superlink", "nodes/north"])

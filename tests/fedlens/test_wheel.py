@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 LINK = re.compile(r"http://127\.0\.0\.1:\d+/\?token=\S+")
 PACKED = (
     "fedlens/data/embedded_data/mnist-sample.npz.xz",
-    "fedlens/dashboard/components/grid.css",
+    "fedlens/dashboard/components/labeller.css",
     "fedlens/dashboard/components/grid.js",
     "fedlens/deploy/templates/Dockerfile",
     "fedlens/store/migrations/env.py",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import streamlit as st
 
 from fedlens.dashboard.access.session import pick, plain_errors, store
+from fedlens.dashboard.widgets.display import put_table
 from fedlens.dashboard.widgets.pages import DashboardPage
-from fedlens.dashboard.widgets.tables import put_table
 from fedlens.store import StoredPrivatizerCurve
 from fedlens_research.pages import curve_tables
 

@@ -1,12 +1,28 @@
-"""Tables for Streamlit and Altair: the one place that knows pandas, and puts them on a page."""
+"""Tables and cards on a page, and the style sheet; the one place that knows pandas."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import pandas as pd  # type: ignore[import-untyped]
 import streamlit as st
+
+from fedlens.dashboard.widgets.markup import card
+
+STYLE = (Path(__file__).parent / "theme.css").read_text(encoding="utf-8")
+
+
+def put_style() -> None:
+    """Put the style sheet on the page; each run of a page needs it once."""
+    st.html(f"<style>{STYLE}</style>")
+
+
+def put_card(inner: str, kind: str = "") -> None:
+    """Put a card on the page; see :func:`fedlens.dashboard.widgets.markup.card`."""
+    st.html(card(inner, kind))
+
 
 Frame: TypeAlias = pd.DataFrame
 
