@@ -123,7 +123,7 @@ def _faithful(run: Run | Path | str, count: int) -> tuple[Tensor, Tensor]:
     from fedlens.models.pixels import from_pixels
 
     chosen = run if isinstance(run, Run) else open_run(run)
-    made = chosen.draw(count, purpose="faithful", seed=chosen.config.seed)
+    made = chosen.draw(count, kind="faithful", seed=chosen.config.seed)
     return from_pixels(made.images), torch.as_tensor(made.labels)
 
 
