@@ -85,7 +85,7 @@ _PLACES = {
     "calibrate": "budgets",
     "diagnose": "diagnoses",
     "power": "diagnoses",
-    "hints": "hints",
+    "hints": "diagnoses",
     "check_node": "nodes",
     "prepare_node": "nodes",
     "preset_names": "presets",

@@ -59,7 +59,7 @@ class Provenance:
     bayesian_epsilon: float | None
     delta_bayesian: float
     label: str
-    load_samples: bool = True
+    stored: bool = True
 
     @property
     def words(self) -> str:
