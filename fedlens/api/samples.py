@@ -157,9 +157,7 @@ def load_samples(
     )
 
 
-def export_samples(
-    store_url: str, run_id: str, kind: Purpose, round_number: int | None
-) -> bytes:
+def export_samples(store_url: str, run_id: str, kind: Purpose, round_number: int | None) -> bytes:
     """The last batch of that kind, or of that round, as a ZIP."""
     from fedlens.simulations.run_artifacts import last_batch
     from fedlens.store import SampleFilter, open_store

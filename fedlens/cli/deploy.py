@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedlens.cli import VERBS
-from fedlens.cli.flags import add_json_flag, chosen
+from fedlens.cli.flags import add_json_flag, select_flags
 from fedlens.cli.output import print_json, program, say
 from fedlens.foundation.errors import ExitStatus, WrongUse
 
@@ -211,7 +211,7 @@ def _run(args: argparse.Namespace) -> int:
 
     os.umask(0o077)
     settings = dict(parse_setting(text) for text in args.settings)
-    given = chosen(args, "preset", "config", "epsilon", "delta")
+    given = select_flags(args, "preset", "config", "epsilon", "delta")
     config = chosen_config(**given, settings=settings)
     done = submit(args.folder, config, name=args.name, resume=args.only_copy)
     say(f"the run is {done['status']}")

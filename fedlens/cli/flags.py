@@ -71,7 +71,7 @@ def add_seeds_flag(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def chosen(args: argparse.Namespace, *names: str) -> dict[str, Any]:
+def select_flags(args: argparse.Namespace, *names: str) -> dict[str, Any]:
     """The flags of these names as keyword arguments."""
     return {name: getattr(args, name) for name in names}
 

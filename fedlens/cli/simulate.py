@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from fedlens.api.presets import preset_names
 from fedlens.api.simulations import TRANSPORTS, chosen_config, prepare, train
 from fedlens.cli import VERBS
-from fedlens.cli.flags import add_json_flag, chosen
+from fedlens.cli.flags import add_json_flag, select_flags
 from fedlens.cli.output import figure, print_json, program, round_bar, say
 from fedlens.cli.profile import show_profile
 from fedlens.foundation.errors import ExitStatus
@@ -99,7 +99,7 @@ def config_of(args: argparse.Namespace) -> Config:
     settings = dict(parse_setting(text) for text in args.settings)
     if args.fault:
         settings["data.fault"] = " ".join(args.fault)
-    given = chosen(args, "preset", "config", "epsilon", "delta", "data_dir")
+    given = select_flags(args, "preset", "config", "epsilon", "delta", "data_dir")
     return chosen_config(**given, settings=settings)
 
 
@@ -119,7 +119,7 @@ def finish(args: argparse.Namespace, config: Config, directory: RunDirectory) ->
     if warning := describe_noise(config):
         say(warning)
     with round_bar() as observer, profiled() as profile:
-        places = chosen(args, "store", "transport")
+        places = select_flags(args, "store", "transport")
         made = train(config, directory, **places, progress=observer, student=not args.no_student)
     summary = made.summary
     if args.profile:
