@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import streamlit as st
 
-from fedlens.dashboard.access.session import RUN_PARAMETER, store, store_url
+from fedlens.dashboard.access.session import store, store_url
 from fedlens.dashboard.faults.answer import DiagnosisAnswer
-from fedlens.dashboard.faults.jobs import QUIET_SECONDS, Diagnoses, DiagnosisJob, Question
-from fedlens.dashboard.faults.places import RunPlace, list_places
+from fedlens.dashboard.faults.jobs import (
+    QUIET_SECONDS,
+    Diagnoses,
+    DiagnosisJob,
+    Question,
+    RunPlace,
+    list_places,
+)
 from fedlens.dashboard.samples.batches import load_examples
 from fedlens.dashboard.samples.filters import classes_of
 from fedlens.dashboard.widgets.markup import tag, text
@@ -174,8 +180,3 @@ def hint_tag(run_id: str) -> str:
     if not answer.fits:
         return tag(answer.hint, "bad")
     return tag(answer.hint, "found" if answer.findings or answer.unexplained else "good")
-
-
-def link_parameters(run: RunRecord) -> dict[str, str]:
-    """Of the address of the run's diagnosis."""
-    return {RUN_PARAMETER: run.run_id}

@@ -19,7 +19,7 @@ import streamlit as st
 from fedlens.dashboard.access.account import account, require
 from fedlens.dashboard.access.session import plain_errors, store_url
 from fedlens.dashboard.faults import panel
-from fedlens.dashboard.faults.places import RunPlace
+from fedlens.dashboard.faults.jobs import RunPlace
 from fedlens.dashboard.jobs import CommandFailed, Job, Jobs
 from fedlens.dashboard.widgets.display import frame
 from fedlens.dashboard.widgets.markup import plain

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from fedlens.dashboard.access.session import RUN_PARAMETER, store
+from fedlens.dashboard.access.session import store
 from fedlens.dashboard.faults import panel
 from fedlens.dashboard.samples import images
 from fedlens.dashboard.samples.batches import KINDS, batch_identity, drop_damaged, rank_batches
@@ -14,7 +14,7 @@ from fedlens.dashboard.summary.badges import STATUS
 from fedlens.dashboard.summary.privacy import NOT_PRIVATE, bounds, delta_text, epsilon_text
 from fedlens.dashboard.widgets.display import put_card
 from fedlens.dashboard.widgets.markup import picture, plain, size_of, tag, text
-from fedlens.dashboard.widgets.pages import PAGES
+from fedlens.dashboard.widgets.pages import put_link
 from fedlens.store import RoundRecord, RunRecord, SampleFilter, StoredBatch, StoredSample
 
 COLOURS = {"running": "on", "failed": "bad", "interrupted": "found"}
@@ -35,12 +35,7 @@ def render_run_card(run: RunRecord, last: RoundRecord | None) -> None:
     put_card(_inner(run, last), _kind(run))
     with st.container(horizontal=True, gap="small", key=f"links-{run.run_id}"):
         for page, label in LINKS.items():
-            st.page_link(
-                PAGES[page].in_navigation(),
-                label=label,
-                query_params={RUN_PARAMETER: run.run_id},
-                help=f"{label}: {plain(run.name)}",
-            )
+            put_link(page, label, about=f"{label}: {plain(run.name)}", run=run.run_id)
 
 
 def _kind(run: RunRecord) -> str:

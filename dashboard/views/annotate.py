@@ -6,10 +6,10 @@ import streamlit as st
 
 from fedlens.dashboard.access.account import account, plain
 from fedlens.dashboard.access.session import pick, plain_errors, store
-from fedlens.dashboard.components.labeller import desk_data, labeller
 from fedlens.dashboard.labelling import project_form
 from fedlens.dashboard.labelling.answers import scope_of
 from fedlens.dashboard.summary.badges import privacy_warning
+from fedlens.dashboard.widgets.labeller import desk_data, labeller
 from fedlens.dashboard.widgets.pages import DashboardPage
 from fedlens.store import RunRecord, StoredProject
 

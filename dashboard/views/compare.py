@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-import math
-
 import streamlit as st
 
 from fedlens.dashboard.access.session import (
     RUN_PARAMETER,
     choice,
+    choose_page,
     pick,
     plain_errors,
     run_title,
     store,
 )
-from fedlens.dashboard.compare.differences import render_blind_test, render_means, render_statistics
-from fedlens.dashboard.compare.sides import Side
-from fedlens.dashboard.components.grid import grid, grid_data
 from fedlens.dashboard.samples import images
 from fedlens.dashboard.samples.batches import drop_damaged
+from fedlens.dashboard.samples.comparison import (
+    Side,
+    render_blind_test,
+    render_means,
+    render_statistics,
+)
 from fedlens.dashboard.samples.filters import ALL, choose_batch, classes_of
 from fedlens.dashboard.summary.badges import privacy_warning
+from fedlens.dashboard.widgets.grid import grid, grid_data
 from fedlens.dashboard.widgets.markup import whole_factor
 from fedlens.dashboard.widgets.pages import DashboardPage
 from fedlens.store import RunRecord, StoredSample
@@ -42,16 +45,6 @@ def _class(one: Side, other: Side) -> int | None:
     numbers = sorted({*classes_of(one.run.run_id)} & {*classes_of(other.run.run_id)})
     said = choice("Class", [ALL, *map(str, numbers)], lambda c: "All" if c == ALL else c, "class")
     return None if said == ALL else int(said)
-
-
-def _page(one: Side, other: Side, class_: int | None) -> int:
-    """The offset that both sides show."""
-    total = max(side.total(class_) for side in (one, other))
-    pages = max(1, math.ceil(total / AT_ONCE))
-    said = choice(
-        "Page of both", [str(i + 1) for i in range(pages)], lambda i: f"{i} of {pages}", "page"
-    )
-    return (int(said) - 1) * AT_ONCE
 
 
 def _nothing(_: int) -> None:
@@ -77,7 +70,8 @@ def _name(sample: StoredSample) -> str:
 def _pictures(one: Side, other: Side) -> None:
     with st.container(horizontal=True):
         class_ = _class(one, other)
-        offset = _page(one, other, class_)
+        total = max(side.total(class_) for side in (one, other))
+        offset = choose_page(total, AT_ONCE, "Page of both")
     for column, side, key in zip(st.columns(2, gap="large"), (one, other), "ab", strict=True):
         with column:
             _grid(side, class_, offset, f"compared-{key}-{side.batch.batch_id}")

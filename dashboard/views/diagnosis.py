@@ -6,18 +6,16 @@ import streamlit as st
 
 from fedlens.dashboard.access.account import account, require
 from fedlens.dashboard.access.session import nearby, pick_run, plain_errors, store, store_url
-from fedlens.dashboard.faults import cards, panel
+from fedlens.dashboard.faults import cards, panel, report
 from fedlens.dashboard.faults.answer import DiagnosedFault, DiagnosisAnswer
-from fedlens.dashboard.faults.confirm import render_probe_offer
-from fedlens.dashboard.faults.jobs import DiagnosisJob, Question
+from fedlens.dashboard.faults.cards import render_probe_offer
+from fedlens.dashboard.faults.evidence import freeze_diagnosis, hypothesis_of
+from fedlens.dashboard.faults.jobs import DiagnosisJob, Question, RunPlace
 from fedlens.dashboard.faults.panel import cancelled_card, failed_card, progress_card, stale_card
-from fedlens.dashboard.faults.places import RunPlace
-from fedlens.dashboard.findings import pieces
-from fedlens.dashboard.findings.evidence import freeze_diagnosis, hypothesis_of
 from fedlens.dashboard.samples.filters import classes_of
 from fedlens.dashboard.summary.badges import privacy_warning
 from fedlens.dashboard.widgets.display import put_card
-from fedlens.dashboard.widgets.pages import PAGES, DashboardPage
+from fedlens.dashboard.widgets.pages import DashboardPage, put_link
 from fedlens.store import FindingRecord, RunRecord
 
 REFRESH_SECONDS = 2
@@ -175,12 +173,9 @@ def _keep(run: RunRecord, finding: DiagnosedFault, answer: DiagnosisAnswer) -> N
     """A link to the finding that was kept of this fault, or a button that keeps one."""
     there = [one for one in store().findings(run_id=run.run_id) if one.fault == finding.fault]
     if there:
-        st.page_link(
-            PAGES["findings"].in_navigation(),
-            label=f"Finding {there[0].finding_id}: {pieces.STATUS[there[0].status][0].lower()}",
-            icon=":material/bug_report:",
-            query_params={"finding": str(there[0].finding_id)},
-        )
+        number, status = there[0].finding_id, report.STATUS[there[0].status][0].lower()
+        about = f"Finding {number}: {status}"
+        put_link("findings", about, icon=":material/bug_report:", finding=str(number))
     elif account().may("manage") and st.button(
         "Keep as a finding", key=f"keep-{finding.fault}", icon=":material/bug_report:"
     ):
@@ -200,8 +195,7 @@ def _links(run: RunRecord) -> None:
             ("compare", "Compare with another run"),
             ("run", "The run's figures"),
         ):
-            where = PAGES[page].in_navigation()
-            st.page_link(where, label=label, query_params=panel.link_parameters(run))
+            put_link(page, label, run=run.run_id)
 
 
 def render() -> None:

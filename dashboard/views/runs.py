@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
-
 import streamlit as st
 
 from fedlens.dashboard.access.account import require
-from fedlens.dashboard.access.session import RUN_PARAMETER, choice, plain_errors, store
+from fedlens.dashboard.access.session import RUN_PARAMETER, choose_page, plain_errors, store
 from fedlens.dashboard.faults import panel
 from fedlens.dashboard.summary import cards
 from fedlens.dashboard.summary.audits import ALARM, RED, has_alarm
@@ -29,7 +27,6 @@ COLUMNS = ("DP ε (δ)", "BDP ε sound (δ)", "BDP ε corrected (δ)", "BDP ε a
 AT_ONCE = 12
 REFRESH_SECONDS = 4
 LONGEST_NAME = 48
-PAGE_PARAMETER = "page"
 
 
 def row(run: RunRecord, last: RoundRecord | None, *, alarm: bool = False) -> dict[str, str | int]:
@@ -92,13 +89,9 @@ def _table(runs: list[RunRecord]) -> None:
 
 def _shown(runs: list[RunRecord]) -> list[RunRecord]:
     """The runs of the page that the address names."""
-    pages = math.ceil(len(runs) / AT_ONCE)
-    if pages < 2:
+    if len(runs) <= AT_ONCE:
         return runs
-    number = choice(
-        "Page", [str(i + 1) for i in range(pages)], lambda i: f"{i} of {pages}", PAGE_PARAMETER
-    )
-    first = (int(number) - 1) * AT_ONCE
+    first = choose_page(len(runs), AT_ONCE)
     return runs[first : first + AT_ONCE]
 
 

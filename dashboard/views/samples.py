@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from functools import partial
 
 import numpy as np
 import streamlit as st
 from numpy.typing import NDArray
 
-from fedlens.dashboard.access.session import choice, pick_run, plain_errors, store
-from fedlens.dashboard.components.grid import grid, grid_data
+from fedlens.dashboard.access.session import choice, choose_page, pick_run, plain_errors, store
 from fedlens.dashboard.samples import images, tagging
 from fedlens.dashboard.samples.batches import drop_damaged
 from fedlens.dashboard.samples.filters import choose_samples
@@ -23,6 +21,7 @@ from fedlens.dashboard.samples.order import (
 )
 from fedlens.dashboard.summary.badges import privacy_warning, provenance
 from fedlens.dashboard.summary.privacy import NOT_PRIVATE
+from fedlens.dashboard.widgets.grid import grid, grid_data
 from fedlens.dashboard.widgets.markup import plain, size_of, tag, whole_factor
 from fedlens.dashboard.widgets.pages import DashboardPage
 from fedlens.store import RunRecord, SampleFilter, StoredBatch, StoredSample, StoreError, decode_png
@@ -106,13 +105,6 @@ def name_of(sample: StoredSample) -> str:
     )
 
 
-def _page(total: int) -> int:
-    """Offset of the page that is shown."""
-    pages = max(1, math.ceil(total / AT_ONCE))
-    number = choice("Page", [str(i + 1) for i in range(pages)], lambda i: f"{i} of {pages}", "page")
-    return (int(number) - 1) * AT_ONCE
-
-
 def _pick(sample_id: int) -> None:
     st.query_params[SAMPLE_PARAMETER] = str(sample_id)
 
@@ -134,7 +126,7 @@ def _page_of(
 ) -> tuple[list[StoredSample], int]:
     """The samples of the page that is shown, in its order, and how much they are enlarged."""
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        offset = _page(total)
+        offset = choose_page(total, AT_ONCE)
         stored = store().samples(wanted, offset=offset, limit=AT_ONCE)
         found = drop_damaged(stored)
         factor = choice("Size", _factors(found), lambda times: f"{times} ×", "size")

@@ -1,4 +1,9 @@
-"""Tables and cards on a page, and the style sheet; the one place that knows pandas."""
+"""Tables and cards on a page, and the style sheet; the one place that knows pandas.
+
+The two widgets of our own beside it, a sprite grid and a labelling desk, are plain JavaScript
+shipped in the wheel, each registered once, at import. Their scripts talk to no server but the
+page's own, and put text on the page as text, never as HTML.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +16,13 @@ import streamlit as st
 
 from fedlens.dashboard.widgets.markup import card
 
-STYLE = (Path(__file__).parent / "theme.css").read_text(encoding="utf-8")
+
+def asset(name: str) -> str:
+    """The text of a script or style of this package."""
+    return (Path(__file__).parent / name).read_text(encoding="utf-8")
+
+
+STYLE = asset("theme.css")
 
 
 def put_style() -> None:

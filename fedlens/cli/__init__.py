@@ -1,4 +1,4 @@
-"""The ``fedlens`` command: files of one verb or two, and the one place where errors become messages.
+"""The ``fedlens`` command: a verb or two a file, and the one place where errors become messages.
 
 Its files parse and print; what they print comes from `fedlens` and the packages below. Exit status:
 see `ExitStatus`.

@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _report(store: Store, found: list[StoredFinding], path: Path) -> dict[str, Any]:
-    from fedlens.dashboard.findings.report import build_report
+    from fedlens.dashboard.faults.report import build_report
     from fedlens.foundation.files import write_durably
 
     if len(found) != 1:

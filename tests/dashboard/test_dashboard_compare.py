@@ -9,10 +9,14 @@ import populated
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from fedlens.dashboard.compare.differences import TRIALS, BlindTest, p_value
-from fedlens.dashboard.compare.sides import mean_pictures, same_but_seed
-from fedlens.dashboard.compare.statistics import differences
 from fedlens.dashboard.samples import order as sample_map
+from fedlens.dashboard.samples.comparison import (
+    TRIALS,
+    BlindTest,
+    mean_pictures,
+    p_value,
+    same_but_seed,
+)
 from fedlens.dashboard.samples.order import (
     COMMON,
     LIKE,
@@ -23,6 +27,7 @@ from fedlens.dashboard.samples.order import (
     oddness,
     sort_samples,
 )
+from fedlens.dashboard.samples.statistics import differences
 from fedlens.store import SampleFilter, Store
 
 Opener = Callable[..., AppTest]

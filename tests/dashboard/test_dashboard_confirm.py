@@ -7,7 +7,7 @@ import pytest
 from fedlens.accountant.ledger.population import Population, PopulationTerms
 from fedlens.accountant.ledger.terms import population_folder
 from fedlens.dashboard.faults.answer import DiagnosedFault
-from fedlens.dashboard.faults.confirm import offer_card, offer_for
+from fedlens.dashboard.faults.cards import offer_card, offer_for
 
 CONFIG = {"data.users": 1000, "privacy.delta": 1e-6, "privacy.population": "", "data.slice": ""}
 EVERY = tuple(range(10))

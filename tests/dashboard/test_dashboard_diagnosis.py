@@ -18,9 +18,8 @@ from fedlens.api.diagnoses import keep_diagnosis, place_of_diagnosis
 from fedlens.dashboard import jobs as processes
 from fedlens.dashboard.faults import cards, jobs
 from fedlens.dashboard.faults.answer import UNEXPLAINED, AnswerError, percent, read_answer
-from fedlens.dashboard.faults.jobs import Diagnoses, Question
+from fedlens.dashboard.faults.jobs import Diagnoses, Question, RunPlace, list_places
 from fedlens.dashboard.faults.looks import pictures
-from fedlens.dashboard.faults.places import RunPlace, list_places
 from fedlens.dashboard.samples.images import base64_text
 from fedlens.diagnosis import report
 from fedlens.diagnosis.stored_answers import MOST_PICTURED

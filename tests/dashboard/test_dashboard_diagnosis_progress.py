@@ -17,9 +17,8 @@ from test_dashboard_diagnosis import FOUND, answered, page_text
 
 from fedlens.dashboard import jobs as processes
 from fedlens.dashboard.faults import jobs, panel
-from fedlens.dashboard.faults.jobs import Diagnoses, DiagnosisJob, Question
+from fedlens.dashboard.faults.jobs import Diagnoses, DiagnosisJob, Question, RunPlace
 from fedlens.dashboard.faults.panel import failed_card, progress_card
-from fedlens.dashboard.faults.places import RunPlace
 from fedlens.dashboard.jobs import explain_failure
 from fedlens.diagnosis.steps import STEPS, DiagnosisStep, read_step
 from fedlens.store import Store

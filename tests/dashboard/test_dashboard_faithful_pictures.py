@@ -17,7 +17,7 @@ from PIL import Image
 from streamlit.testing.v1 import AppTest
 from test_dashboard_diagnosis import page_text
 
-from fedlens.dashboard.compare.sides import Side
+from fedlens.dashboard.samples.comparison import Side
 from fedlens.dashboard.samples.images import to_png
 from fedlens.dashboard.summary.audits import build_audit_table
 from fedlens.dashboard.summary.charts import curve_frame, epsilon_frame

@@ -16,9 +16,9 @@ from test_dashboard_diagnosis import page_text
 
 from fedlens.cli import main
 from fedlens.dashboard.faults.answer import read_answer
-from fedlens.dashboard.faults.places import RunPlace
-from fedlens.dashboard.findings.evidence import freeze_diagnosis, probes_of, thaw_diagnosis
-from fedlens.dashboard.findings.report import build_report
+from fedlens.dashboard.faults.evidence import freeze_diagnosis, probes_of, thaw_diagnosis
+from fedlens.dashboard.faults.jobs import RunPlace
+from fedlens.dashboard.faults.report import build_report
 from fedlens.store import FindingRecord, Store
 
 Opener = Callable[..., AppTest]

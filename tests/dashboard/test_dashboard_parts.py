@@ -11,7 +11,6 @@ import populated
 import pytest
 from PIL import Image
 
-from fedlens.dashboard.components.grid import grid_data, picked_id
 from fedlens.dashboard.labelling.project_form import RESERVED, default_labels, read_labels
 from fedlens.dashboard.samples import images
 from fedlens.dashboard.samples.progress_strip import arrange_strip
@@ -19,6 +18,7 @@ from fedlens.dashboard.summary import charts
 from fedlens.dashboard.summary import charts as percentiles
 from fedlens.dashboard.summary.privacy import epsilon_text, figures
 from fedlens.dashboard.views.run import about
+from fedlens.dashboard.widgets.grid import grid_data, picked_id
 from fedlens.store import RoundRecord, SampleFilter, Store, StoredSample, StoreError
 
 

@@ -81,7 +81,7 @@ BUSY = """
 import sys, time
 from pathlib import Path
 from fedlens.dashboard.faults import jobs
-from fedlens.dashboard.faults.places import RunPlace
+from fedlens.dashboard.faults.jobs import RunPlace
 from fedlens.dashboard.serve import serve
 
 sleep = "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(60)"

@@ -17,7 +17,7 @@ from streamlit.testing.v1 import AppTest
 from test_dashboard_diagnosis import page_text
 
 from fedlens.dashboard import jobs as processes
-from fedlens.dashboard.faults.places import RunPlace
+from fedlens.dashboard.faults.jobs import RunPlace
 from fedlens.dashboard.labelling.students import ProjectLabels, StudentJobs
 from fedlens.store import Annotation, Store
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import streamlit as st
 
-from fedlens.dashboard.components import asset
+from fedlens.dashboard.widgets.display import asset
 from fedlens.store import StoredLabel, StoredProject
 
 # One script to the browser: a component's parts cannot import each other without a bundler.

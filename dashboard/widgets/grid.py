@@ -10,8 +10,8 @@ from typing import Any
 
 import streamlit as st
 
-from fedlens.dashboard.components import asset
 from fedlens.dashboard.samples.images import Sprite, base64_text
+from fedlens.dashboard.widgets.display import asset
 
 _STYLE = """
 .grid { position: relative; }

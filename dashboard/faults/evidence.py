@@ -16,7 +16,7 @@ from fedlens.dashboard.faults.answer import (
     percent,
     read_answer,
 )
-from fedlens.dashboard.faults.places import RunPlace
+from fedlens.dashboard.faults.jobs import RunPlace
 from fedlens.dashboard.samples.batches import is_intact
 from fedlens.store import FindingEntry, Store, StoredSample, StoreError
 
