@@ -16,7 +16,7 @@ from fedlens.store import RunRecord
 
 
 def render_probe_offer(finding: DiagnosedFault, run: RunRecord, path: str, classes: int) -> None:
-    """Put a card for the probe that would confirm a finding on the page; nothing where there is none.
+    """Put a card for the probe that would confirm a finding on the page, where there is one.
 
     A page asks nothing of users. It shows the command, so that what is spent is spent by a person
     with the right to, from the ledger's own machine.

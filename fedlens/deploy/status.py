@@ -7,9 +7,10 @@ import os
 import ssl
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from http.client import HTTPResponse
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from fedlens.deploy.layout import (
     STATUS,
@@ -21,6 +22,8 @@ from fedlens.deploy.layout import (
     read_folder,
 )
 from fedlens.foundation.errors import FedlensError
+
+Answer = TypeVar("Answer")
 
 
 class Unreachable(FedlensError):
@@ -67,13 +70,24 @@ def ask(address: Address, page: str, timeout: float = 10.0) -> Any:
     Raises:
         Unreachable: nothing answers there, its certificate is not trusted, or it refuses.
     """
+    return fetch(address, page, timeout, lambda answer: json.loads(answer.read() or b"null"))
+
+
+def fetch(
+    address: Address, page: str, timeout: float, take: Callable[[HTTPResponse], Answer]
+) -> Answer:
+    """What ``take`` makes of the SuperLink's answer.
+
+    Raises:
+        Unreachable: nothing answers there, its certificate is not trusted, or it refuses.
+    """
     request = urllib.request.Request(f"https://{address.place}{page}")
     if address.token:
         request.add_header("authorization", f"Bearer {address.token}")
     try:
         context = ssl.create_default_context(cafile=str(address.authority))
         with urllib.request.urlopen(request, timeout=timeout, context=context) as answer:  # noqa: S310
-            return json.loads(answer.read() or b"null")
+            return take(answer)
     except urllib.error.HTTPError as error:
         raise Unreachable(f"the SuperLink at {address.place} refuses ({error.code})") from None
     except (OSError, ValueError) as error:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import os
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -23,18 +22,14 @@ from fedlens.deploy.gate import Gate, Page
 from fedlens.deploy.keys import Operators, UnusableKey, read_public_key
 from fedlens.deploy.layout import (
     CONTRACT,
-    FLOWER,
     METRICS,
     STATUS,
-    DeployError,
     SuperLinkSettings,
     read_role,
 )
 from fedlens.deploy.metrics import server_metrics
 from fedlens.deploy.status import run_reports
-from fedlens.deploy.supervise import launch
-from fedlens.foundation.logs import set_up_logs
-from fedlens.foundation.offline import stay_offline
+from fedlens.deploy.supervise import launch, prepare_process
 
 logger = logging.getLogger("fedlens.deploy.superlink")
 
@@ -163,17 +158,12 @@ def main(arguments: list[str]) -> None:
     Raises:
         DeployError: another Flower is installed than the one whose extension points are used.
     """
-    stay_offline()
-    os.umask(0o077)
-    import flwr
+    prepare_process()
     from flwr.superlink import extensions
     from flwr.superlink.cli.flower_superlink import flower_superlink
     from flwr.superlink.servicer.control import control_handlers
     from starlette.middleware import Middleware
 
-    if flwr.__version__ != FLOWER:
-        raise DeployError(f"Flower {flwr.__version__} is installed: install flwr=={FLOWER}")
-    set_up_logs()
     service = Service(Path(arguments[0]))
     gate = Middleware(Gate, operators=service.operators, pages=service.pages())
     settings: SuperLinkSettings = read_role(Path(arguments[0]), SuperLinkSettings)

@@ -10,19 +10,16 @@ that an operator submits has no signatures in 1.41. So this takes that check's p
 from __future__ import annotations
 
 import logging
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from fedlens.deploy.bundles import bundle_problem
-from fedlens.deploy.layout import FLOWER, METRICS, DeployError, NodeSettings, read_role
+from fedlens.deploy.layout import METRICS, DeployError, NodeSettings, read_role
 from fedlens.deploy.metrics import NodeCounts, node_metrics
-from fedlens.deploy.supervise import launch
+from fedlens.deploy.supervise import launch, prepare_process
 from fedlens.foundation.code_digest import code_sha256
-from fedlens.foundation.logs import set_up_logs
-from fedlens.foundation.offline import stay_offline
 
 logger = logging.getLogger("fedlens.deploy.supernode")
 
@@ -85,16 +82,11 @@ def main(arguments: list[str]) -> None:
     Raises:
         DeployError: Flower or fedlens are not the agreed ones.
     """
-    stay_offline()
-    os.umask(0o077)
-    import flwr
+    prepare_process()
     from flwr.supernode import main as node_api
     from flwr.supernode import start_client_internal as inner
     from flwr.supernode.cli.flower_supernode import flower_supernode
 
-    if flwr.__version__ != FLOWER:
-        raise DeployError(f"Flower {flwr.__version__} is installed: install flwr=={FLOWER}")
-    set_up_logs()
     settings: NodeSettings = read_role(Path(arguments[0]), NodeSettings)
     check_code(settings)
     counts = NodeCounts()

@@ -19,7 +19,10 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from fedlens.deploy.layout import FLOWER, DeployError
 from fedlens.foundation.errors import ExitStatus, FedlensError
+from fedlens.foundation.logs import set_up_logs
+from fedlens.foundation.offline import stay_offline
 
 PARENT_SECONDS = 1.0
 KILL_SECONDS = 20.0
@@ -39,6 +42,21 @@ def launch(main: Callable[[list[str]], None], *, supervised: bool = False) -> No
     except FedlensError as error:
         sys.stderr.write(f"fedlens: {error}\n")
         sys.exit(error.exit_status)
+
+
+def prepare_process() -> None:
+    """Set this process up for Flower's programs: offline, files for its owner alone, our logs.
+
+    Raises:
+        DeployError: another Flower is installed than the one whose extension points are used.
+    """
+    stay_offline()
+    os.umask(0o077)
+    import flwr
+
+    if flwr.__version__ != FLOWER:
+        raise DeployError(f"Flower {flwr.__version__} is installed: install flwr=={FLOWER}")
+    set_up_logs()
 
 
 def _end_with(parent: int) -> None:
