@@ -78,7 +78,7 @@ def test_the_dashboard_loads_no_training_code() -> None:
         "from fedlens.dashboard.widgets import grid, labeller\n"
         "from fedlens.dashboard.labelling import answers\n"
         "from fedlens.dashboard.samples import images\n"
-        "from fedlens.dashboard.widgets import charts\n"
+        "from fedlens.dashboard.summary import charts\n"
         "training = {'torch', 'flwr', 'fedlens.client', 'fedlens.models'}\n"
         "assert 'streamlit' in sys.modules and not training & set(sys.modules)\n"
     )
