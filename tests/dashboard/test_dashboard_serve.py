@@ -129,7 +129,7 @@ def test_a_random_token_is_announced_once_the_page_answers(url: str, tmp_path: P
 
 def test_streamlit_is_set_up_to_be_quiet() -> None:
     script = (
-        "from fedlens.dashboard.widgets.options import OPTIONS, apply; apply()\n"
+        "from fedlens.dashboard.widgets.options import OPTIONS, apply_options; apply_options()\n"
         "from streamlit import config\n"
         "assert all(config.get_option(k) == v for k, v in OPTIONS.items())\n"
         "assert config.get_option('browser.gatherUsageStats') is False\n"
