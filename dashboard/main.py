@@ -8,10 +8,10 @@ from urllib.parse import quote
 
 import streamlit as st
 
-from fedlens.dashboard.access.account import account, account_line
+from fedlens.dashboard.access.account import account, render_account_line
 from fedlens.dashboard.access.session import nearby, plain_errors, store
+from fedlens.dashboard.widgets.display import put_style
 from fedlens.dashboard.widgets.pages import PAGES, DashboardPage
-from fedlens.dashboard.widgets.theme import put_style
 from fedlens.foundation.registry import PluginError
 
 LENS = (
@@ -43,7 +43,7 @@ def main() -> None:
     st.navigation(shown, position="top").run()
     with plain_errors():
         st.divider()
-        account_line(visitor)
+        render_account_line(visitor)
         st.caption(
             "Every image here is **synthetic**: drawn from a generator that learned only from "
             "clipped, aggregated updates of users' devices. No user's data is in this store. "

@@ -13,22 +13,27 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedlens.dashboard.widgets.errors import DashboardError
 from fedlens.dashboard.widgets.options import (
     COOKIE_VARIABLE,
     STORE_VARIABLE,
     USER_VARIABLE,
-    apply,
+    DashboardError,
+    apply_options,
 )
-from fedlens.store import Store, open_store
+from fedlens.store import Store, StoreError, open_store
 
 if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+    from starlette.routing import Route
     from streamlit.starlette import App
 
     from fedlens.dashboard.access.auth import SessionTokens
 
 MAIN_SCRIPT = Path(__file__).with_name("main.py")
 DEFAULT_PORT = 8501
+STATES = ("running", "finished", "stopped-by-budget", "interrupted", "failed")
+"""Of runs, as the metrics count them."""
 # Open websockets would hold up the end of the process; Streamlit's pages reconnect by themselves.
 SHUTDOWN_SECONDS = 2
 
@@ -82,7 +87,7 @@ def _serve_on(
     speak: Callable[[str], None],
 ) -> None:
     os.environ.update({STORE_VARIABLE: str(store_url), USER_VARIABLE: user})
-    apply()
+    apply_options()
     # Late, so that a wrong argument is refused before anything slow is loaded.
     import uvicorn
 
@@ -108,9 +113,8 @@ def _application(tokens: SessionTokens, store: Store, started: Callable[[], None
     from streamlit.starlette import App
 
     from fedlens.dashboard.access.auth import AuthMiddleware
+    from fedlens.dashboard.jobs import end_all
     from fedlens.dashboard.labelling.desk_api import desk_routes
-    from fedlens.dashboard.metrics import metrics_route
-    from fedlens.dashboard.processes import end_all
 
     @asynccontextmanager
     async def lifespan(_app: App) -> AsyncIterator[None]:
@@ -184,3 +188,35 @@ def _listen(host: str, port: int) -> socket.socket:
 
 def _in_url(host: str) -> str:
     return f"[{host}]" if ":" in host else host
+
+
+def metrics_route(store: Store) -> Route:
+    """``GET /metrics``: how many runs of the store are in which state, for Prometheus.
+
+    Nothing of people who label, of samples or of users. It needs a session, or the access token as
+    a bearer token.
+    """
+    import anyio
+    from starlette.responses import PlainTextResponse
+    from starlette.routing import Route
+
+    from fedlens.dashboard.access.auth import METRICS_PATH
+
+    async def endpoint(_: Request) -> Response:
+        try:
+            text = await anyio.to_thread.run_sync(_metrics_page, store)
+        except StoreError:
+            return PlainTextResponse("fedlens_dashboard_store_up 0\n")
+        return PlainTextResponse(text)
+
+    return Route(METRICS_PATH, endpoint, methods=["GET"])
+
+
+def _metrics_page(store: Store) -> str:
+    runs = store.runs()
+    lines = ["# TYPE fedlens_dashboard_store_up gauge", "fedlens_dashboard_store_up 1"]
+    lines.append("# TYPE fedlens_dashboard_runs gauge")
+    for state in STATES:
+        count = sum(run.status == state for run in runs)
+        lines.append(f'fedlens_dashboard_runs{{state="{state}"}} {count}')
+    return "\n".join(lines) + "\n"

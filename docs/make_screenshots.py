@@ -16,7 +16,7 @@ from pathlib import Path
 
 from playwright.sync_api import Page, sync_playwright
 
-from fedlens.dashboard.summary.batch_kinds import ranked
+from fedlens.dashboard.samples.batches import rank_batches
 from fedlens.store import SampleFilter, open_store
 
 CHROMIUM = "/usr/bin/chromium"
@@ -62,7 +62,7 @@ def _pages(store_url: str, run_id: str | None) -> dict[str, str]:
         if not runs:
             raise SystemExit("the store has no runs: make one with `fedlens simulate`")
         run = store.run(run_id) if run_id else runs[0]
-        batches = ranked(store.batches(run.run_id))
+        batches = rank_batches(store.batches(run.run_id))
         wanted = SampleFilter(batch_id=batches[0].batch_id if batches else -1)
         first = store.samples(wanted, limit=1)
         alone = len(runs) == 1 and len(batches) > 1

@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from fedlens.api.audits import AuditReport, audit
     from fedlens.api.backups import backup, restore
     from fedlens.api.budgets import Budget, Calibration, budget, calibrate
-    from fedlens.api.diagnoses import diagnose, power
-    from fedlens.api.hints import hints
+    from fedlens.api.diagnoses import diagnose, hints, power
     from fedlens.api.nodes import NodePreparation, check_node, prepare_node
     from fedlens.api.presets import preset_names
     from fedlens.api.probes import ProbeAnswer, probe, probe_price
@@ -87,7 +86,7 @@ _PLACES = {
     "calibrate": "budgets",
     "diagnose": "diagnoses",
     "power": "diagnoses",
-    "hints": "hints",
+    "hints": "diagnoses",
     "NodePreparation": "nodes",
     "check_node": "nodes",
     "prepare_node": "nodes",

@@ -10,10 +10,10 @@ from functools import partial
 
 import streamlit as st
 
+from fedlens.dashboard.access.auth import Visitors
 from fedlens.dashboard.access.session import store
-from fedlens.dashboard.access.visitors import Visitors
+from fedlens.dashboard.widgets.markup import plain as plain
 from fedlens.dashboard.widgets.options import COOKIE_VARIABLE, USER_VARIABLE
-from fedlens.dashboard.widgets.plain_text import plain as plain
 from fedlens.store import Member, Permission, Store, StoreError
 
 WRONG_SECONDS = 0.5
@@ -76,7 +76,7 @@ def _allowed(visitor: Member, permission: Permission) -> Member:
     return visitor
 
 
-def account_line(visitor: Member) -> None:
+def render_account_line(visitor: Member) -> None:
     """Who is signed in, and how to sign out."""
     left, middle, right = st.columns([5, 1, 1])
     left.caption(f"Signed in as {plain(visitor.name)} ({visitor.role}).")

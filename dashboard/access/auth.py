@@ -14,8 +14,13 @@ from __future__ import annotations
 
 import hmac
 import secrets
+import time
+from collections.abc import Callable
 from functools import partial
+from html import escape
 from http.cookies import CookieError, SimpleCookie
+from threading import Lock
+from typing import TypeVar
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import anyio
@@ -23,11 +28,147 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from fedlens.dashboard.access.login import login_page
-from fedlens.dashboard.access.rate_limit import GuessLimit
-from fedlens.dashboard.access.visitors import ACCOUNT, Visitors
-from fedlens.dashboard.widgets.errors import DashboardError
+from fedlens.dashboard.widgets.options import DashboardError
 from fedlens.store import Member, Store, StoreError
+
+ACCOUNT = "fedlens.account"
+"""Key of an ASGI scope under which the visitor's account lies."""
+REMEMBERED_SECONDS = 2.0
+"""So long may a session still open files after it has ended elsewhere. Whatever changes something,
+and each websocket, is looked up anew."""
+_MOST = 1000
+
+
+class Visitors:
+    """Accounts by cookie. Forged, ended and shut-out sessions are no one's.
+
+    Args:
+        store: holds the sessions.
+        clock: seconds that only grow.
+    """
+
+    def __init__(self, store: Store, clock: Callable[[], float] = time.monotonic) -> None:
+        self._store, self._clock = store, clock
+        self._seen: dict[str, tuple[float, Member]] = {}
+        self._lock = Lock()
+
+    def known(self, cookie: str) -> Member | None:
+        """Who was found a moment ago; ``None`` where the store has to be asked."""
+        with self._lock:
+            seen = self._seen.get(cookie)
+        return seen[1] if seen and seen[0] > self._clock() else None
+
+    def look_up(self, cookie: str) -> Member | None:
+        """Ask the store; a store that cannot answer admits no one."""
+        try:
+            account = self._store.signed_in(cookie)
+        except StoreError:
+            return None
+        if account is not None:
+            with self._lock:
+                if len(self._seen) >= _MOST:
+                    self._seen.clear()
+                self._seen[cookie] = self._clock() + REMEMBERED_SECONDS, account
+        return account
+
+    def forget(self, cookie: str) -> None:
+        """Ask the store again next time."""
+        with self._lock:
+            self._seen.pop(cookie, None)
+
+
+WRONG_DELAY = 0.5
+"""Seconds that a wrong try takes, or a whole multiple of them."""
+LONGEST_WAIT = 10.0
+"""Seconds after which a try that had no turn is turned away, unchecked."""
+
+FoundT = TypeVar("FoundT")
+
+
+class GuessLimit:
+    """One try after another over all visitors, and each wrong one takes its time.
+
+    So there are at most two wrong tries a second over all connections, each answered only when
+    its own time is over, whatever was done in it: how long that took tells nothing. The right
+    token or password is answered at once while no one guesses.
+    """
+
+    def __init__(self) -> None:
+        self._turn: anyio.Lock | None = None
+
+    async def take_turn(self, attempt: Callable[[], FoundT | None]) -> FoundT | None:
+        """Run ``attempt`` in a thread when its turn comes; ``None`` from it is a wrong try.
+
+        Raises:
+            TimeoutError: no turn came within ``LONGEST_WAIT`` seconds; nothing was tried.
+        """
+        self._turn = self._turn or anyio.Lock()  # belongs to the server's event loop
+        with anyio.fail_after(LONGEST_WAIT):
+            await self._turn.acquire()
+        began = anyio.current_time()
+        try:
+            found = await anyio.to_thread.run_sync(attempt)
+            if found is None and WRONG_DELAY:
+                await anyio.sleep(WRONG_DELAY - (anyio.current_time() - began) % WRONG_DELAY)
+            return found
+        finally:
+            self._turn.release()
+
+
+# The login page: one self-contained document, since an unknown visitor may load nothing else.
+
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>fedlens: sign in</title>
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<style>
+body {{ font: 16px/1.5 system-ui, sans-serif; color: #1f2a37; background: #f5f7fa; margin: 0; }}
+main {{ max-width: 26rem; margin: 14vh auto; padding: 2rem; background: #fff;
+  border: 1px solid #dfe5ec; border-radius: .75rem; }}
+h1 {{ font-size: 1.4rem; margin: 0 0 .5rem; }}
+label {{ display: block; font-weight: 600; margin-top: 1rem; }}
+input {{ box-sizing: border-box; width: 100%; padding: .6rem; margin: .35rem 0 1rem; font: inherit;
+  border: 1px solid #b6c2cf; border-radius: .5rem; }}
+button {{ font: inherit; font-weight: 600; color: #fff; background: #1f5fa8; border: 0;
+  padding: .6rem 1.2rem; border-radius: .5rem; cursor: pointer; }}
+.wrong {{ color: #a61b1b; font-weight: 600; }}
+hr {{ border: 0; border-top: 1px solid #dfe5ec; margin: 1.5rem 0; }}
+code {{ background: #eef2f6; padding: .1rem .3rem; border-radius: .25rem; }}
+</style></head><body><main>
+<h1>fedlens</h1>
+{message}
+{accounts}
+<p>{intro}The access token is in the link that <code>fedlens dashboard</code> printed when it was
+started: follow that link, or paste the token here.</p>
+<form method="post" action="/login">
+<label for="token">Access token</label>
+<input id="token" name="token" type="password" autocomplete="off" required{focus}>
+<button type="submit">Open the dashboard</button>
+</form></main></body></html>
+"""
+_ACCOUNTS = """<form method="post" action="/login">
+<label for="name">Name</label>
+<input id="name" name="name" autocomplete="username" maxlength="60" required autofocus>
+<label for="password">Password</label>
+<input id="password" name="password" type="password" autocomplete="current-password" required>
+<button type="submit">Sign in</button>
+</form>
+<hr>"""
+
+
+def login_page(message: str = "", *, accounts: bool = False) -> str:
+    """The page's HTML.
+
+    Args:
+        message: plain text, shown above the forms.
+        accounts: also ask for a name and its password.
+    """
+    return _PAGE.format(
+        message=f'<p class="wrong" role="alert">{escape(message)}</p>' if message else "",
+        accounts=_ACCOUNTS if accounts else "",
+        intro="Or open it as its owner. " if accounts else "",
+        focus="" if accounts else " autofocus",
+    )
+
 
 OPEN_PATHS = frozenset({"/_stcore/health"})
 LOGIN_PATH, LOGOUT_PATH, METRICS_PATH = "/login", "/logout", "/metrics"

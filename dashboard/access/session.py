@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,8 +12,8 @@ from typing import TypeVar
 
 import streamlit as st
 
+from fedlens.dashboard.widgets.markup import plain
 from fedlens.dashboard.widgets.options import STORE_VARIABLE
-from fedlens.dashboard.widgets.plain_text import plain
 from fedlens.store import RunRecord, Store, StoreError, open_store
 from fedlens.store.engine import locate
 
@@ -135,6 +136,19 @@ def choice(
     elif parameter in st.query_params:
         del st.query_params[parameter]
     return options[place or 0]
+
+
+def choose_page(total: int, at_once: int, label: str = "Page") -> int:
+    """A picker of the page of so many things, whose choice lives in the address; its offset.
+
+    Args:
+        total: how many things there are.
+        at_once: how many a page shows.
+        label: over the picker.
+    """
+    pages = max(1, math.ceil(total / at_once))
+    numbers = [str(number + 1) for number in range(pages)]
+    return (int(choice(label, numbers, lambda i: f"{i} of {pages}", "page")) - 1) * at_once
 
 
 def pick_run(runs: list[RunRecord]) -> RunRecord:

@@ -20,7 +20,7 @@ UNEXPLAINED = 0.02
 
 
 @dataclass(frozen=True)
-class KeptAlternative:
+class AlternativeFault:
     """Another fault that would explain the same, less well."""
 
     fault: str
@@ -31,7 +31,7 @@ class KeptAlternative:
 
 
 @dataclass(frozen=True)
-class KeptFinding:
+class DiagnosedFault:
     """A fault that the released sums show."""
 
     fault: str
@@ -42,7 +42,7 @@ class KeptFinding:
     high: float
     q_value: float
     classes: tuple[int, ...]
-    alternatives: tuple[KeptAlternative, ...] = ()
+    alternatives: tuple[AlternativeFault, ...] = ()
     """The likeliest first; none where all others are hardly likely."""
     certainty: float = 1.0
     """Probability that it is this fault, if it is one of the library alone."""
@@ -53,10 +53,10 @@ class KeptFinding:
 
 
 @dataclass(frozen=True)
-class KeptDiagnosis:
+class DiagnosisAnswer:
     """What was found, what could not have been, and what it was compared with."""
 
-    findings: tuple[KeptFinding, ...]
+    findings: tuple[DiagnosedFault, ...]
     """Surest first."""
     omnibus: float
     """p value of what no finding explains."""
@@ -126,7 +126,7 @@ def percent(share: float) -> str:
     return f"{100 * share:.0f}%" if share >= 0.1 else f"{100 * share:.1f}%"
 
 
-def read_answer(found: Any, looks: Any = None) -> KeptDiagnosis:
+def read_answer(found: Any, looks: Any = None) -> DiagnosisAnswer:
     """The answer in an object of JSON.
 
     Raises:
@@ -134,7 +134,7 @@ def read_answer(found: Any, looks: Any = None) -> KeptDiagnosis:
     """
     try:
         reference = found["reference"]
-        return KeptDiagnosis(
+        return DiagnosisAnswer(
             findings=tuple(_finding(one) for one in found["findings"]),
             omnibus=float(found["omnibus"]["p_value"]),
             smallest={
@@ -153,9 +153,9 @@ def read_answer(found: Any, looks: Any = None) -> KeptDiagnosis:
         raise AnswerError(f"this is no diagnosis of this version: {error!r}") from None
 
 
-def _finding(one: Any) -> KeptFinding:
+def _finding(one: Any) -> DiagnosedFault:
     amount = one["amount"]
-    return KeptFinding(
+    return DiagnosedFault(
         fault=str(one["fault"]),
         says=str(one["says"]),
         amount=None if amount is None else float(amount),
@@ -165,7 +165,7 @@ def _finding(one: Any) -> KeptFinding:
         q_value=float(one["q_value"]),
         classes=tuple(int(number) for number in one["classes"]),
         alternatives=tuple(
-            KeptAlternative(str(o["fault"]), str(o["says"]), float(o["likelihood"]))
+            AlternativeFault(str(o["fault"]), str(o["says"]), float(o["likelihood"]))
             for o in one["alternatives"]
         ),
         certainty=float(one["certainty"]),

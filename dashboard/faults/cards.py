@@ -3,31 +3,181 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 
-from fedlens.dashboard.faults import words
-from fedlens.dashboard.faults.answer import KeptDiagnosis, KeptFinding, percent
+from fedlens.accountant.ledger.population import Population
+from fedlens.accountant.ledger.terms import population_folder
+from fedlens.dashboard.faults.answer import DiagnosedFault, DiagnosisAnswer, percent
+from fedlens.dashboard.widgets.display import put_card
 from fedlens.dashboard.widgets.markup import picture, tag, text
+from fedlens.diagnosis.probe_offers import ProbeOffer, probe_offer
+from fedlens.foundation.errors import FedlensError
+from fedlens.store import RunRecord
+
+
+def render_probe_offer(finding: DiagnosedFault, run: RunRecord, path: str) -> None:
+    """Put a card for the probe that would confirm a finding on the page, where there is one.
+
+    A page asks nothing of users. It shows the command, so that what is spent is spent by a person
+    with the right to, from the ledger's own machine.
+    """
+    offer = offer_for(finding, run.config)
+    if offer is not None:
+        split = run.config.get("split.side", "none") != "none"  # whose users cannot be counted
+        put_card(offer_card(offer, str(run.config.get("split.model")) if split else path))
+
+
+def offer_for(finding: DiagnosedFault, config: Mapping[str, object]) -> ProbeOffer | None:
+    """The probe that would confirm a finding of a run with these settings, priced.
+
+    A run that another program entered may lack settings: nothing can be priced then.
+    """
+    if not {"data.users", "privacy.delta"} <= set(config):
+        return None
+    return probe_offer(
+        finding.probe,
+        users=int(str(config["data.users"])),
+        delta=float(str(config["privacy.delta"])),
+        population=_population(str(config.get("privacy.population", ""))),
+        asked=str(config.get("data.slice", "")),
+    )
+
+
+def _population(named: str) -> Population | None:
+    """The population that pays, where it can be read on this machine."""
+    if not named:
+        return None
+    try:
+        return Population.read(population_folder(named))
+    except (FedlensError, OSError):
+        return None
+
+
+def offer_card(offer: ProbeOffer, path: str) -> str:
+    """The offer as a card's inner HTML."""
+    price = offer.price
+    budget = "" if price.budget is None else f" of the population's {price.budget:g}"
+    spent = f"<dt>Then spent</dt><dd>ε = {_up(price.together)}{budget}</dd>" * bool(price.budget)
+    refused = f"<dt>Refused</dt><dd>{text(price.refusal)}</dd>" if price.refusal else ""
+    return (
+        '<p class="over">Confirm it</p><h2>Ask all users one number</h2>'
+        "<p>Each device computes whether the fault is there; only a noised sum over "
+        f"{price.users} users is released.</p>"
+        f'<dl class="facts"><dt>Probe</dt><dd><code>{text(offer.probe)}</code></dd>'
+        f"<dt>Costs</dt><dd>DP ε = {_up(price.epsilon)} at δ = {price.delta:g}; Bayesian DP "
+        f"ε ≤ {_up(price.bayesian_epsilon)} at δ = {price.bayesian_delta:g}</dd>{spent}"
+        f"<dt>Tells</dt><dd>the share of users to ±{100 * price.half_width:.1f} points</dd>"
+        f"{refused}<dt>Command</dt><dd><code>{text(offer.command(path))}</code></dd></dl>"
+    )
+
+
+def _up(epsilon: float) -> str:
+    return "infinite" if math.isinf(epsilon) else f"{math.ceil(100 * epsilon) / 100:g}"
+
+
+OTHERWISE = (
+    "Users whose data really are of this kind. Compare with an earlier run of the same federation: "
+    "what is common to both cancels."
+)
+
+
+def describe_certainty(finding: DiagnosedFault) -> str:
+    """How sure a finding is."""
+    q = finding.q_value
+    word = "Very sure" if q < 1e-6 else "Sure" if q < 1e-3 else "Likely" if q < 0.05 else "Unsure"
+    chance = "fewer than one in a million" if q < 1e-6 else f"at most {percent(max(q, 1e-3))}"
+    return (
+        f"{word}: of faults named on such evidence, {chance} would be false (q = {q:.2g}, over "
+        "the whole library)."
+    )
+
+
+def describe_classes(finding: DiagnosedFault, classes: int) -> str:
+    """In which classes a finding shows."""
+    if not finding.classes or len(finding.classes) >= classes:
+        return "All classes alike"
+    return "Only in class " + ", ".join(map(str, finding.classes))
+
+
+def describe_lookalikes(finding: DiagnosedFault) -> str:
+    """What else would look the same in the sums."""
+    return finding.otherwise or OTHERWISE
+
+
+def describe_alternatives(finding: DiagnosedFault) -> str:
+    """Which other faults of the library would explain the same sums, and how well."""
+    if not finding.alternatives:
+        return "No other fault of the library would: each is less than a thousandth as likely."
+    named = "; ".join(
+        f"{one.says}, {percent(one.likelihood)} as likely" for one in finding.alternatives
+    )
+    certainty = "above 99%" if finding.certainty > 0.99 else percent(finding.certainty)
+    return (
+        f"{named[:1].upper()}{named[1:]}. That it is this one: {certainty}, if it is one of the "
+        "library alone."
+    )
+
+
+def describe_remainder(answer: DiagnosisAnswer) -> str:
+    """What the omnibus test says."""
+    after = "beyond the findings" if answer.findings else "at all"
+    p = f"p = {answer.omnibus:.2g}"
+    if answer.unexplained:
+        if answer.findings:
+            return (
+                f"The findings do not explain all that is there ({p}): it looks like them, and may "
+                "be a fault that the library does not hold. Ask a probe, and look at the faithful "
+                "samples."
+            )
+        return (
+            f"Something is there that no fault of the library explains ({p}). Look at the faithful "
+            "samples, and compare with an earlier run."
+        )
+    return f"No sign of anything else {after} ({p})."
+
+
+def describe_next_steps(answer: DiagnosisAnswer) -> str:
+    """What to do with the answer."""
+    if not answer.fits:
+        return (
+            "Choose a reference of the same kind: the test images of the same data set, or an "
+            "earlier run of the same federation."
+        )
+    if answer.findings:
+        return (
+            "Look at the faithful samples for it, find the step of the application that could do "
+            "this, mend it, and train again: the next diagnosis tells whether the share fell."
+        )
+    return "The list below says which faults this run could not have shown, however large."
+
+
+def list_unseen(answer: DiagnosisAnswer) -> Sequence[tuple[str, float]]:
+    """Faults that were not found with their smallest detectable share, the easiest first."""
+    named = {one.fault for one in answer.findings}
+    rows = [(name, share) for name, share in answer.smallest.items() if name not in named]
+    return sorted(rows, key=lambda row: row[1])
+
 
 TICKS = (0, 25, 50, 75, 100)
 
 
-def verdict(answer: KeptDiagnosis) -> tuple[str, str]:
+def verdict_card(answer: DiagnosisAnswer) -> tuple[str, str]:
     """The card of an answer without findings, and its kind."""
     if not answer.fits:
         return _refused(answer), "refused"
     return (_noisy(), "") if answer.too_noisy else (_clear(answer), "clear")
 
 
-def remainder(answer: KeptDiagnosis) -> list[str]:
+def remaining_cards(answer: DiagnosisAnswer) -> list[str]:
     """The cards below: what is left, and what could not have been seen."""
     return [_rest(answer), _unseen(answer)] if answer.fits else []
 
 
-def _refused(answer: KeptDiagnosis) -> str:
+def _refused(answer: DiagnosisAnswer) -> str:
     return (
         '<p class="over">Nothing is claimed</p><h2>The reference is of another kind</h2>'
         f"<p>{text(answer.why)}</p><p>Records of another source fake faults, so none is named "
-        f"against <b>{text(answer.reference)}</b>. {text(words.next_steps(answer))}</p>"
+        f"against <b>{text(answer.reference)}</b>. {text(describe_next_steps(answer))}</p>"
     )
 
 
@@ -40,7 +190,7 @@ def _noisy() -> str:
     )
 
 
-def _clear(answer: KeptDiagnosis) -> str:
+def _clear(answer: DiagnosisAnswer) -> str:
     seen = sorted(share for share in answer.smallest.values() if math.isfinite(share))
     middle = percent(seen[len(seen) // 2]) if seen else "–"
     return (
@@ -50,7 +200,7 @@ def _clear(answer: KeptDiagnosis) -> str:
     )
 
 
-def found(finding: KeptFinding, answer: KeptDiagnosis, classes: int) -> str:
+def finding_card(finding: DiagnosedFault, answer: DiagnosisAnswer, classes: int) -> str:
     """The card of one finding, with samples before and after the fault."""
     smallest = answer.smallest.get(finding.fault, math.inf)
     return (
@@ -64,12 +214,12 @@ def found(finding: KeptFinding, answer: KeptDiagnosis, classes: int) -> str:
     )
 
 
-def _facts(finding: KeptFinding, classes: int, smallest: float) -> str:
+def _facts(finding: DiagnosedFault, classes: int, smallest: float) -> str:
     facts = (
-        ("Where", words.where(finding, classes)),
-        ("How sure", words.sure(finding)),
-        ("What else it could be", words.elsewise(finding)),
-        ("Other faults instead", words.by_numbers(finding)),
+        ("Where", describe_classes(finding, classes)),
+        ("How sure", describe_certainty(finding)),
+        ("What else it could be", describe_lookalikes(finding)),
+        ("Other faults instead", describe_alternatives(finding)),
         ("Seen from", f"{percent(min(1.0, smallest))} of users on, at this run's noise"),
         ("Name", finding.fault),
     )
@@ -77,7 +227,7 @@ def _facts(finding: KeptFinding, classes: int, smallest: float) -> str:
     return f'<dl class="facts">{rows}</dl>'
 
 
-def _bar(finding: KeptFinding, smallest: float) -> str:
+def _bar(finding: DiagnosedFault, smallest: float) -> str:
     """From 0 to all users: hatched what could not be seen, wide the interval, thin the figure."""
     low, high = 100 * finding.low, 100 * finding.high
     said = f"{percent(finding.share)} of users, 95% interval {percent(finding.low)} to "
@@ -94,7 +244,7 @@ def _bar(finding: KeptFinding, smallest: float) -> str:
     )
 
 
-def _looks(finding: KeptFinding, answer: KeptDiagnosis) -> str:
+def _looks(finding: DiagnosedFault, answer: DiagnosisAnswer) -> str:
     shown = answer.looks.get(finding.fault, [])
     if not shown:
         return '<p class="quiet">It changes which records there are, not how one looks.</p>'
@@ -116,22 +266,22 @@ def _pair(one: dict[str, str]) -> str:
     )
 
 
-def _rest(answer: KeptDiagnosis) -> str:
+def _rest(answer: DiagnosisAnswer) -> str:
     tags = tag(f"reference: {answer.reference}, {answer.images:,} images")
     tags += tag(f"{answer.hypotheses} hypotheses") + tag(f"sums of {', '.join(answer.releases)}")
     return (
-        f'<p class="over">What is left</p><h3>{text(words.rest(answer))}</h3>'
-        f'<p>{text(words.next_steps(answer))}</p><p style="margin-top:.7rem">{tags}'
+        f'<p class="over">What is left</p><h3>{text(describe_remainder(answer))}</h3>'
+        f'<p>{text(describe_next_steps(answer))}</p><p style="margin-top:.7rem">{tags}'
         f"{tag('costs no privacy', 'good')}</p>"
     )
 
 
-def _unseen(answer: KeptDiagnosis) -> str:
+def _unseen(answer: DiagnosisAnswer) -> str:
     rows = "".join(
         f"<div><span>{text(name.replace('_', ' '))}</span>"
         f'<b><i style="width:{100 * min(1.0, share):.0f}%"></i></b>'
         f"<span>{text(_least(share))}</span></div>"
-        for name, share in words.unseen(answer)
+        for name, share in list_unseen(answer)
     )
     return (
         '<p class="over">Could not have been seen</p><h3>In fewer users than this, each fault '

@@ -1,18 +1,21 @@
-"""Diagnoses under way and those kept: one at a time, each in a process of its own."""
+"""Diagnoses under way and those stored: one at a time, each in a process of its own.
+
+The store knows runs' samples; what a diagnosis reads, their released sums, lies in their folders.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedlens.dashboard.faults.answer import AnswerError, KeptDiagnosis, read_answer
-from fedlens.dashboard.faults.places import RunPlace
-from fedlens.dashboard.jobs import Job, Jobs
-from fedlens.dashboard.processes import CommandFailed
+from fedlens.dashboard.faults.answer import AnswerError, DiagnosisAnswer, read_answer
+from fedlens.dashboard.jobs import CommandFailed, Job, Jobs
 from fedlens.diagnosis.steps import DiagnosisStep, read_step
 from fedlens.diagnosis.stored_answers import (
     FOLDER,
@@ -22,7 +25,57 @@ from fedlens.diagnosis.stored_answers import (
     kept_at,
     key_of,
     read_kept,
+    releases_of,
+    run_id_in,
 )
+from fedlens.store.engine import locate
+
+RUNS_VARIABLE = "FEDLENS_RUNS"
+"""Environment variable with a folder of run folders, where they do not lie beside the store."""
+
+
+@dataclass(frozen=True)
+class RunPlace:
+    """A run's folder on this machine."""
+
+    run_id: str
+    path: Path
+
+    @property
+    def name(self) -> str:
+        """What people call it: its folder."""
+        return self.path.name
+
+    def releases(self) -> list[Path]:
+        """The released sums that it kept, in the order of its rounds."""
+        return releases_of(self.path)
+
+
+def list_places(store_url: str) -> dict[str, RunPlace]:
+    """The runs by id: in the store's folder, beside it, and where the variable says.
+
+    A folder that cannot be read is passed over: the page then says that the run was not found.
+    """
+    found: dict[str, RunPlace] = {}
+    for folder in _candidates(store_url):
+        run_id = run_id_in(folder)
+        if run_id is not None and run_id not in found:
+            found[run_id] = RunPlace(run_id, folder)
+    return found
+
+
+def _candidates(store_url: str) -> Iterator[Path]:
+    named = os.environ.get(RUNS_VARIABLE, "")
+    own = locate(store_url).path
+    if own is not None:
+        yield own.absolute().parent
+    for root in (Path(named) if named else None, own and own.absolute().parent.parent):
+        if root is not None and root.is_dir():
+            try:
+                yield from sorted(path for path in root.iterdir() if path.is_dir())
+            except OSError:
+                continue
+
 
 MOST_SECONDS = 1800
 QUIET_SECONDS = 180
@@ -75,14 +128,14 @@ class Diagnoses(Jobs[Question, DiagnosisJob]):
 
     def __init__(self) -> None:
         super().__init__(_TURN)
-        self._answers: dict[Path, tuple[int, KeptDiagnosis]] = {}
+        self._answers: dict[Path, tuple[int, DiagnosisAnswer]] = {}
         """By the file that keeps it: when that was written, 0 where it could not be."""
 
-    def answer(self, question: Question) -> KeptDiagnosis | None:
+    def answer(self, question: Question) -> DiagnosisAnswer | None:
         """The answer that is kept, if there is one that can be read."""
         return self._kept(question.kept_at)
 
-    def earlier(self, question: Question) -> KeptDiagnosis | None:
+    def earlier(self, question: Question) -> DiagnosisAnswer | None:
         """The newest answer to the same question about sums that the run had released before."""
         folder = question.run.path / FOLDER
         try:
@@ -97,7 +150,7 @@ class Diagnoses(Jobs[Question, DiagnosisJob]):
                     return answer
         return None
 
-    def _kept(self, path: Path) -> KeptDiagnosis | None:
+    def _kept(self, path: Path) -> DiagnosisAnswer | None:
         try:
             written = path.stat().st_mtime_ns
         except OSError:
@@ -180,7 +233,7 @@ def _last_object(line: str) -> Any:
         raise CommandFailed("Its last line was no JSON.") from None
 
 
-def _read(path: Path) -> KeptDiagnosis | None:
+def _read(path: Path) -> DiagnosisAnswer | None:
     kept = read_kept(path)
     try:
         return None if kept is None else read_answer(kept.diagnosis, kept.looks)

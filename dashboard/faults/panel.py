@@ -4,15 +4,100 @@ from __future__ import annotations
 
 import streamlit as st
 
-from fedlens.dashboard.access.session import RUN_PARAMETER, store, store_url
-from fedlens.dashboard.faults.answer import KeptDiagnosis
-from fedlens.dashboard.faults.examples import examples
-from fedlens.dashboard.faults.jobs import Diagnoses, DiagnosisJob, Question
-from fedlens.dashboard.faults.places import RunPlace, places
+from fedlens.dashboard.access.session import store, store_url
+from fedlens.dashboard.faults.answer import DiagnosisAnswer
+from fedlens.dashboard.faults.jobs import (
+    QUIET_SECONDS,
+    Diagnoses,
+    DiagnosisJob,
+    Question,
+    RunPlace,
+    list_places,
+)
+from fedlens.dashboard.samples.batches import load_examples
 from fedlens.dashboard.samples.filters import classes_of
-from fedlens.dashboard.widgets.theme import tag
+from fedlens.dashboard.widgets.markup import tag, text
+from fedlens.diagnosis.steps import STEPS
 from fedlens.diagnosis.stored_answers import is_public
 from fedlens.store import RunRecord
+
+
+def progress_card(job: DiagnosisJob) -> str:
+    """A diagnosis that is under way or waits for its turn."""
+    if job.state == "waiting":
+        title, below = "Waiting for another diagnosis", ""
+    else:
+        title, below = _step(job), _progress_bar(job) + _list(job)
+    return (
+        f'<div role="status"><p class="over">Under way, {clock(job.seconds)}</p>'
+        f"<h2>{text(title)}</h2></div>{below}{_quiet(job)}"
+        '<p class="quiet">Usually one to three minutes. You may leave this page: the answer is '
+        "kept.</p>"
+    )
+
+
+def _step(job: DiagnosisJob) -> str:
+    return "Starting" if job.step is None else job.step.words
+
+
+def _progress_bar(job: DiagnosisJob) -> str:
+    percent = round(100 * job.share)
+    return (
+        f'<div class="meter" role="progressbar" aria-label="Diagnosis" aria-valuemin="0" '
+        f'aria-valuemax="100" aria-valuenow="{percent}"><i style="width:{percent}%"></i></div>'
+    )
+
+
+def _list(job: DiagnosisJob) -> str:
+    """All steps, those that are done ticked off."""
+    place = 0 if job.step is None else job.step.place
+    items = []
+    for number, words in enumerate(STEPS.values(), start=1):
+        kind = "done" if number < place else "now" if number == place else ""
+        current = ' aria-current="step"' if kind == "now" else ""
+        items.append(f'<li class="{kind}"{current}>{text(words)}</li>')
+    return f'<ol class="steps">{"".join(items)}</ol>'
+
+
+def _quiet(job: DiagnosisJob) -> str:
+    """What is said of one that has not been heard of for long."""
+    if job.state != "running" or job.quiet_seconds < QUIET_SECONDS:
+        return ""
+    return (
+        f'<p role="alert"><b>No sign of it for {clock(job.quiet_seconds)}.</b> The machine may be '
+        "busy, or it hangs: cancel it and try again.</p>"
+    )
+
+
+def failed_card(job: DiagnosisJob) -> str:
+    """One that ended with an error, or was killed."""
+    at = "" if job.step is None else f" It was at: {job.step.words.lower()}."
+    return (
+        '<p class="over">No answer</p><h2>The diagnosis ended with an error</h2>'
+        f"<p>{text(job.why)}{text(at)}</p>"
+    )
+
+
+def cancelled_card(job: DiagnosisJob) -> str:
+    """One that was ended before it was done."""
+    return (
+        '<p class="over">No answer</p><h2>The diagnosis was cancelled</h2>'
+        f"<p>{text(job.why)} Nothing of it was kept.</p>"
+    )
+
+
+def stale_card() -> str:
+    """The answer below is of fewer sums than the run has released."""
+    return (
+        '<p class="over">Of earlier sums</p><h2>The run has released more since</h2><p>What stands '
+        "below was found in the sums that it had released before.</p>"
+    )
+
+
+def clock(seconds: int) -> str:
+    """Minutes and seconds."""
+    return f"{seconds // 60}:{seconds % 60:02d}"
+
 
 ENDED = ("finished", "stopped-by-budget")
 
@@ -26,7 +111,7 @@ def diagnoses() -> Diagnoses:
 @st.cache_data(ttl=5, show_spinner=False)
 def run_places(url: str) -> dict[str, RunPlace]:
     """The runs' folders by run id, looked for at most every five seconds."""
-    return places(url)
+    return list_places(url)
 
 
 def place_of(run_id: str) -> RunPlace | None:
@@ -46,7 +131,7 @@ def has_public_data(run: RunRecord) -> bool:
     return is_public(str(run.config.get("data.name", run.data_name)))
 
 
-def kept(run_id: str) -> KeptDiagnosis | None:
+def load_answer(run_id: str) -> DiagnosisAnswer | None:
     """The answer of a run that is kept.
 
     Against the pinned reference run, or else against the test images of its own data, if public.
@@ -64,13 +149,13 @@ def kept(run_id: str) -> KeptDiagnosis | None:
 def ask(run: RunRecord, question: Question) -> DiagnosisJob:
     """Have a question answered in the background."""
     classes = classes_of(run.run_id)
-    shown = examples(store(), run.run_id, classes)
+    shown = load_examples(store(), run.run_id, classes)
     return diagnoses().ask(question, shown, max(classes, default=-1) + 1)
 
 
-def look(run: RunRecord) -> KeptDiagnosis | None:
+def look(run: RunRecord) -> DiagnosisAnswer | None:
     """The kept answer of a run that has ended; where there is none yet, it is asked for."""
-    answer = kept(run.run_id)
+    answer = load_answer(run.run_id)
     place = place_of(run.run_id)
     asked = run.status in ENDED and has_public_data(run)
     if answer is None and place and place.releases() and asked:
@@ -89,14 +174,9 @@ def under_way(run_id: str) -> bool:
 
 def hint_tag(run_id: str) -> str:
     """The answer as a small label; nothing before the first look."""
-    answer = kept(run_id)
+    answer = load_answer(run_id)
     if answer is None:
         return tag("looking for faults …") if under_way(run_id) else ""
     if not answer.fits:
         return tag(answer.hint, "bad")
     return tag(answer.hint, "found" if answer.findings or answer.unexplained else "good")
-
-
-def link_parameters(run: RunRecord) -> dict[str, str]:
-    """Of the address of the run's diagnosis."""
-    return {RUN_PARAMETER: run.run_id}

@@ -12,23 +12,27 @@ from fedlens.store.agreement import Agreement, alpha_with_interval, share_interv
 from fedlens.store.reviews import label_counts, pairwise_kappas
 
 
-def overall(answers: list[GivenAnswer], labels: Sequence[StoredLabel]) -> Agreement:
+def overall_agreement(answers: list[GivenAnswer], labels: Sequence[StoredLabel]) -> Agreement:
     """Krippendorff's alpha over all labels."""
     return alpha_with_interval(label_counts(answers, [one.label_id for one in labels]))
 
 
-def by_label(answers: list[GivenAnswer], labels: Sequence[StoredLabel]) -> list[dict[str, object]]:
+def label_rows(
+    answers: list[GivenAnswer], labels: Sequence[StoredLabel]
+) -> list[dict[str, object]]:
     """Alpha of each label against all others, with its interval."""
     counts = label_counts(answers, [one.label_id for one in labels])
     rows = []
     for column, label in enumerate(labels):
         given = counts[:, column]
         found = alpha_with_interval(np.stack([given, counts.sum(1) - given], axis=1))
-        rows.append({"Label": label.name, "Given": int(given.sum()), "Alpha": in_words(found)})
+        rows.append(
+            {"Label": label.name, "Given": int(given.sum()), "Alpha": describe_agreement(found)}
+        )
     return rows
 
 
-def pairs(
+def pair_rows(
     answers: list[GivenAnswer], labels: Sequence[StoredLabel], names: Mapping[int, str]
 ) -> list[dict[str, object]]:
     """Cohen's kappa of each two annotators."""
@@ -44,7 +48,7 @@ def pairs(
     ]
 
 
-def people(records: Sequence[AnnotatorRecord]) -> list[dict[str, object]]:
+def annotator_rows(records: Sequence[AnnotatorRecord]) -> list[dict[str, object]]:
     """What each annotator has done."""
     return [
         {
@@ -57,7 +61,7 @@ def people(records: Sequence[AnnotatorRecord]) -> list[dict[str, object]]:
     ]
 
 
-def label_by_class(
+def class_rows(
     counts: Mapping[tuple[int, int | None], int], labels: Sequence[StoredLabel]
 ) -> list[dict[str, object]]:
     """How many samples of each requested class count as each label."""
@@ -69,7 +73,7 @@ def label_by_class(
     return rows
 
 
-def share_of(
+def count_share(
     counts: Mapping[tuple[int, int | None], int], labels: Sequence[StoredLabel], kind: str
 ) -> tuple[int, int, float, float]:
     """Hits, samples with a label, and the interval of the share of labels of a kind."""
@@ -79,7 +83,7 @@ def share_of(
     return hits, total, *share_interval(hits, total)
 
 
-def in_words(found: Agreement) -> str:
+def describe_agreement(found: Agreement) -> str:
     """A coefficient with its interval, or a dash where nothing can be said."""
     if math.isnan(found.value):
         return "–"

@@ -41,7 +41,7 @@ def scope_of(place: str, project: StoredProject, annotator_name: str) -> str:
     return "fedlens-" + hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
-def take(
+def store_answers(
     store: Store, project_id: int, user_id: int, events: object, *, tab: str | None = None
 ) -> Receipts:
     """Store what a desk sent, in order, up to the first answer the store refuses.

@@ -16,8 +16,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from fedlens.dashboard.access.visitors import ACCOUNT
-from fedlens.dashboard.labelling.answers import scope_of, take
+from fedlens.dashboard.access.auth import ACCOUNT
+from fedlens.dashboard.labelling.answers import scope_of, store_answers
 from fedlens.dashboard.samples.images import base64_text
 from fedlens.store import Desk, Member, Store, StoredProject, StoredSample, StoreError
 
@@ -41,7 +41,7 @@ def desk_routes(store: Store) -> list[Route]:
 def sync(store: Store, project: StoredProject, account: Member, asked: Mapping[str, Any]) -> Any:
     """Store the answers sent, lease the samples wanted; say what the desk is to show."""
     tab, project_id = _tab(asked), project.project_id
-    receipts = take(store, project_id, account.user_id, asked.get("events"), tab=tab)
+    receipts = store_answers(store, project_id, account.user_id, asked.get("events"), tab=tab)
     desk = store.serve(
         project_id,
         account.user_id,

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 import streamlit as st
 
 from fedlens.dashboard.access.session import choice, store
-from fedlens.dashboard.summary.batch_kinds import KINDS, ranked
+from fedlens.dashboard.samples.batches import KINDS, rank_batches
 from fedlens.store import RunRecord, SampleFilter, StoredBatch
 
 ALL = "all"
 
 
 @dataclass(frozen=True)
-class Wanted:
+class SampleSelection:
     """Which samples are shown."""
 
     filter: SampleFilter
@@ -45,7 +45,7 @@ def label_options(run_id: str) -> dict[int, str]:
     }
 
 
-def choose(run: RunRecord) -> Wanted:
+def choose_samples(run: RunRecord) -> SampleSelection:
     """Show the filters; give back what they leave."""
     labels = label_options(run.run_id)
     tags = store().tags(run.run_id)
@@ -73,7 +73,7 @@ def choose(run: RunRecord) -> Wanted:
         label_id=None if given == ALL else int(given),
         tag=None if tag == ALL else tag,
     )
-    return Wanted(wanted, batch)
+    return SampleSelection(wanted, batch)
 
 
 def classes_of(run_id: str) -> list[int]:
@@ -90,7 +90,7 @@ def choose_batch(
     run: RunRecord, parameter: str = "batch", *, with_all: bool = True
 ) -> StoredBatch | None:
     """A picker of a run's batches; None for all of them, or where there is none."""
-    by_id = {str(one.batch_id): one for one in ranked(store().batches(run.run_id))}
+    by_id = {str(one.batch_id): one for one in rank_batches(store().batches(run.run_id))}
     options = [*by_id, *([ALL] if with_all or not by_id else [])]
     chosen = choice(
         "Batch",

@@ -1,7 +1,7 @@
 """Pixels for the browser: always lossless PNG, enlarged by whole factors without smoothing.
 
 Streamlit re-encodes images as JPEG by default. A tool for finding pixel bugs must not add its own,
-so pages show images through :func:`show` only.
+so pages show images through :func:`render_image` only.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def base64_text(png: bytes) -> str:
     return base64.b64encode(png).decode("ascii")
 
 
-def show(pixels: NDArray[np.uint8], *, alt: str, factor: int = 1) -> None:
+def render_image(pixels: NDArray[np.uint8], *, alt: str, factor: int = 1) -> None:
     """Put an image on the page, pixel for pixel times ``factor``.
 
     Args:

@@ -9,7 +9,7 @@ import streamlit as st
 
 from fedlens.dashboard.access.session import store
 from fedlens.dashboard.samples import images
-from fedlens.dashboard.summary.integrity import intact
+from fedlens.dashboard.samples.batches import drop_damaged
 from fedlens.store import RunRecord, SampleFilter, StoredBatch, StoredSample
 
 GAP = 1
@@ -18,7 +18,7 @@ MOST = 400
 PLAIN_COLUMNS = 16
 
 
-def arrange(samples: Sequence[StoredSample]) -> tuple[list[StoredSample], int]:
+def arrange_strip(samples: Sequence[StoredSample]) -> tuple[list[StoredSample], int]:
     """Samples in drawing order, and in how many columns: one a class where that comes out even.
 
     Args:
@@ -31,7 +31,7 @@ def arrange(samples: Sequence[StoredSample]) -> tuple[list[StoredSample], int]:
     return [s for line in zip(*by_class.values(), strict=True) for s in line], len(classes)
 
 
-def strip_by_round(run: RunRecord, batches: Sequence[StoredBatch]) -> None:
+def render_strip(run: RunRecord, batches: Sequence[StoredBatch]) -> None:
     """A round slider and that round's strip."""
     st.markdown("#### Samples by round")
     strips = {batch.round: batch for batch in batches if batch.purpose == "strip"}
@@ -55,13 +55,13 @@ def _slider(key: str, rounds: Sequence[int]) -> int:
 
 
 def _draw(batch: StoredBatch) -> None:
-    found = intact(store().samples(SampleFilter(batch_id=batch.batch_id), limit=MOST))
+    found = drop_damaged(store().samples(SampleFilter(batch_id=batch.batch_id), limit=MOST))
     if not found:
         return
-    ordered, columns = arrange(found)
+    ordered, columns = arrange_strip(found)
     pixels = images.sheet([sample.png for sample in ordered], columns, GAP)
     by_class = columns != PLAIN_COLUMNS
-    images.show(
+    images.render_image(
         pixels,
         factor=max(1, math.floor(WIDEST / pixels.shape[1])),
         alt=f"{len(ordered)} synthetic samples drawn after round {batch.round}",

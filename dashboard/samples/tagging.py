@@ -8,7 +8,7 @@ import streamlit as st
 
 from fedlens.dashboard.access.account import account, require
 from fedlens.dashboard.access.session import store
-from fedlens.dashboard.widgets.theme import tag, text
+from fedlens.dashboard.widgets.markup import tag, text
 from fedlens.store import RunRecord, StoredSample, TagEntry
 
 LONGEST_TAG = 40
@@ -28,33 +28,33 @@ def _turn(run_id: str) -> str:
     return f"turn-{run_id}"
 
 
-def turn(run_id: str) -> int:
+def selection_turn(run_id: str) -> int:
     """A number for the grid; with another one it forgets what was chosen."""
     return int(st.session_state.get(_turn(run_id), 0))
 
 
-def choose(run_id: str, sample_ids: list[int]) -> None:
+def store_selection(run_id: str, sample_ids: list[int]) -> None:
     """Take up what the browser says is chosen."""
     st.session_state[_key(run_id)] = sample_ids
 
 
 def _clear(run_id: str) -> None:
     st.session_state[_key(run_id)] = []
-    st.session_state[_turn(run_id)] = turn(run_id) + 1
+    st.session_state[_turn(run_id)] = selection_turn(run_id) + 1
 
 
-def chosen(run_id: str, shown: Sequence[int], picked: StoredSample | None) -> list[int]:
+def list_chosen(run_id: str, shown: Sequence[int], picked: StoredSample | None) -> list[int]:
     """The samples that are chosen of those shown, or else the one that is enlarged."""
     there = set(shown)
     kept = [one for one in st.session_state.get(_key(run_id), []) if one in there]
     return kept or ([] if picked is None else [picked.sample_id])
 
 
-def show(run: RunRecord, shown: Sequence[int], picked: StoredSample | None) -> None:
+def render_tagging(run: RunRecord, shown: Sequence[int], picked: StoredSample | None) -> None:
     """What may be done with the samples that are chosen, for roles that may."""
     if not account().may("review"):
         return
-    ids = chosen(run.run_id, shown, picked)
+    ids = list_chosen(run.run_id, shown, picked)
     several = f"{len(ids):,} samples chosen" if len(ids) != 1 else "1 sample chosen"
     with st.expander(several if ids else "Choose samples to tag them", expanded=len(ids) > 1):
         st.caption(HOW)
@@ -89,7 +89,7 @@ def _tagging(run: RunRecord, ids: list[int]) -> None:
             st.rerun()
 
 
-def history(run: RunRecord) -> None:
+def render_tag_history(run: RunRecord) -> None:
     """Who gave and took which tags of the run's samples, by day; nothing where there were none."""
     entries = store().tag_history(run.run_id, limit=SHOWN)
     if entries:

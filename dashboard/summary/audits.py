@@ -10,8 +10,8 @@ import streamlit as st
 
 from fedlens.dashboard.access.session import store
 from fedlens.dashboard.summary.privacy import delta_text, epsilon_text
-from fedlens.dashboard.widgets.plain_text import plain
-from fedlens.dashboard.widgets.tables import Frame, coloured, frame, height, put
+from fedlens.dashboard.widgets.display import Frame, colour_column, frame, put_table, table_height
+from fedlens.dashboard.widgets.markup import plain
 from fedlens.foundation.rounding import rounded_down
 from fedlens.store import AuditKind, AuditRecord, AuditVerdict
 
@@ -69,7 +69,7 @@ def alarm_banner(run_id: str) -> None:
     )
 
 
-def table(audits: Sequence[AuditRecord]) -> Frame:
+def build_audit_table(audits: Sequence[AuditRecord]) -> Frame:
     """One row an audit, the newest first."""
     return frame([_row(audit) for audit in reversed(audits)])
 
@@ -111,14 +111,18 @@ def subject(audit: AuditRecord) -> str:
     return audit.words.rpartition("Audited: ")[2] if "Audited: " in audit.words else ""
 
 
-def show(audits: Sequence[AuditRecord], run_name: str) -> None:
+def render_audits(audits: Sequence[AuditRecord], run_name: str) -> None:
     """Put the audits on the page: a table, then the newest of each kind in words."""
     st.markdown("#### Audits")
     if not audits:
         st.caption(f"No audit yet: run `fedlens audit` on the run's folder ({plain(run_name)}).")
         return
     st.caption(CAPTION)
-    verdicts = coloured(table(audits), "Verdict", _colour)
-    put(verdicts, "Table of audits with their verdicts and figures", height=height(len(audits)))
+    verdicts = colour_column(build_audit_table(audits), "Verdict", _colour)
+    put_table(
+        verdicts,
+        "Table of audits with their verdicts and figures",
+        height=table_height(len(audits)),
+    )
     for audit in newest(audits):
         st.markdown(f"- **{KINDS[audit.kind]}:** {plain(audit.words)}")

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import streamlit as st
 
-from fedlens.dashboard.access.session import RUN_PARAMETER, store
+from fedlens.dashboard.access.session import store
 from fedlens.dashboard.faults import panel
 from fedlens.dashboard.samples import images
+from fedlens.dashboard.samples.batches import KINDS, batch_identity, drop_damaged, rank_batches
 from fedlens.dashboard.samples.filters import classes_of
-from fedlens.dashboard.samples.scaling import size_of
 from fedlens.dashboard.summary.audits import ALARM, has_alarm
 from fedlens.dashboard.summary.badges import STATUS
-from fedlens.dashboard.summary.batch_kinds import KINDS, identity, ranked
-from fedlens.dashboard.summary.integrity import intact
 from fedlens.dashboard.summary.privacy import NOT_PRIVATE, bounds, delta_text, epsilon_text
-from fedlens.dashboard.widgets.pages import PAGES
-from fedlens.dashboard.widgets.plain_text import plain
-from fedlens.dashboard.widgets.theme import picture, put_card, tag, text
+from fedlens.dashboard.widgets.display import put_card
+from fedlens.dashboard.widgets.markup import picture, plain, size_of, tag, text
+from fedlens.dashboard.widgets.pages import put_link
 from fedlens.store import RoundRecord, RunRecord, SampleFilter, StoredBatch, StoredSample
 
 COLOURS = {"running": "on", "failed": "bad", "interrupted": "found"}
@@ -32,21 +30,16 @@ WIDEST = 340
 """Pixels of the picture: of larger samples it holds fewer classes, and all of their pixels."""
 
 
-def show(run: RunRecord, last: RoundRecord | None) -> None:
+def render_run_card(run: RunRecord, last: RoundRecord | None) -> None:
     """Put one run on the page; ``last`` is its latest round."""
     put_card(_inner(run, last), _kind(run))
     with st.container(horizontal=True, gap="small", key=f"links-{run.run_id}"):
         for page, label in LINKS.items():
-            st.page_link(
-                PAGES[page].in_navigation(),
-                label=label,
-                query_params={RUN_PARAMETER: run.run_id},
-                help=f"{label}: {plain(run.name)}",
-            )
+            put_link(page, label, about=f"{label}: {plain(run.name)}", run=run.run_id)
 
 
 def _kind(run: RunRecord) -> str:
-    answer = panel.kept(run.run_id)
+    answer = panel.load_answer(run.run_id)
     return "found" if answer is not None and answer.fits and answer.findings else ""
 
 
@@ -104,7 +97,7 @@ def _cost(last: RoundRecord | None) -> str:
 
 def newest_batch(run_id: str) -> StoredBatch | None:
     """The batch that is most like users' data, of the latest round that has one."""
-    batches = ranked(store().batches(run_id))
+    batches = rank_batches(store().batches(run_id))
     return batches[0] if batches else None
 
 
@@ -112,7 +105,7 @@ def by_class(batch: StoredBatch, each: int, classes: int = COLUMNS) -> list[list
     """Up to ``each`` samples of each of the first classes of a batch, by class."""
     shown = classes_of(batch.run_id)[:classes]
     return [
-        intact(
+        drop_damaged(
             store().samples(SampleFilter(batch_id=batch.batch_id, requested_class=one), limit=each)
         )
         for one in shown
@@ -135,4 +128,4 @@ def _sheet(place: str, made_from: tuple[object, ...], _batch: StoredBatch) -> st
 def _thumbnail(run: RunRecord) -> str:
     """Base64 of a PNG, a column a class; empty where the run has no samples yet."""
     batch = newest_batch(run.run_id)
-    return "" if batch is None else _sheet(store().place, identity(batch), batch)
+    return "" if batch is None else _sheet(store().place, batch_identity(batch), batch)

@@ -8,7 +8,7 @@ from typing import Any
 
 import streamlit as st
 
-from fedlens.dashboard.widgets.tables import Frame, frame, height, put
+from fedlens.dashboard.widgets.display import Frame, frame, put_table, table_height
 from fedlens.store import Coverage, LedgerRow, ReleaseRow
 
 KINDS = {
@@ -27,7 +27,7 @@ STATUS_WORDS = {"applied": "released", "lost": "lost: paid for, never used", Non
 UNKNOWN = Coverage(())
 
 
-def table(
+def build_ledger_table(
     ledger: Sequence[LedgerRow], releases: Sequence[ReleaseRow], covered: Coverage = UNKNOWN
 ) -> Frame:
     """One row an entry, by index; ``covered`` says which nodes the rounds had."""
@@ -44,7 +44,7 @@ def _row(entry: LedgerRow, status: str | None) -> dict[str, Any]:
     return {
         "Entry": entry.index,
         "Round": entry.round,
-        "What it was": what(entry),
+        "What it was": describe_entry(entry),
         "Release": STATUS_WORDS.get(status, str(status)),
         "Unit": event.get("unit", "–"),
         "Sampling q": _number(event, "sampling_rate"),
@@ -56,7 +56,7 @@ def _row(entry: LedgerRow, status: str | None) -> dict[str, Any]:
     }
 
 
-def what(entry: LedgerRow) -> str:
+def describe_entry(entry: LedgerRow) -> str:
     """What a ledger entry paid for, in people's words, as far as the mechanism says."""
     released = str(entry.event.get("released", ""))
     named = re.sub(r" \(noise [^)]*\)", "", released).strip()
@@ -71,7 +71,7 @@ def _number(event: Mapping[str, Any], name: str) -> float | None:
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def show(
+def render_ledger(
     ledger: Sequence[LedgerRow], releases: Sequence[ReleaseRow], covered: Coverage = UNKNOWN
 ) -> None:
     """Put the table on the page with what it means."""
@@ -85,4 +85,4 @@ def show(
         f"part. Last entry's hash: `{ledger[-1].entry_hash}`"
     )
     said = "Table of ledger entries with mechanism and release status"
-    put(table(ledger, releases, covered), said, height=height(len(ledger)))
+    put_table(build_ledger_table(ledger, releases, covered), said, height=table_height(len(ledger)))

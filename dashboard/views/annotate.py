@@ -6,10 +6,10 @@ import streamlit as st
 
 from fedlens.dashboard.access.account import account, plain
 from fedlens.dashboard.access.session import pick, plain_errors, store
-from fedlens.dashboard.components.labeller import desk_data, labeller
 from fedlens.dashboard.labelling import project_form
 from fedlens.dashboard.labelling.answers import scope_of
 from fedlens.dashboard.summary.badges import privacy_warning
+from fedlens.dashboard.widgets.labeller import desk_data, labeller
 from fedlens.dashboard.widgets.pages import DashboardPage
 from fedlens.store import RunRecord, StoredProject
 
@@ -69,9 +69,9 @@ def render() -> None:
 def _new_project(runs: list[RunRecord], others: bool) -> int | None:
     if others:
         with st.expander("New project"):
-            return project_form.show(runs)
+            return project_form.render_project_form(runs)
     st.markdown("A **project** says what is labelled, with which labels, and by which keys.")
-    return project_form.show(runs)
+    return project_form.render_project_form(runs)
 
 
 PAGE = DashboardPage("Annotate", ":material/label:", "annotate", 40, render, "annotate")

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-import math
-
 import streamlit as st
 
 from fedlens.dashboard.access.session import (
     RUN_PARAMETER,
     choice,
+    choose_page,
     pick,
     plain_errors,
     run_title,
     store,
 )
-from fedlens.dashboard.compare.differences import show_blind_test, show_means, show_statistics
-from fedlens.dashboard.compare.sides import Side
-from fedlens.dashboard.components.grid import grid, grid_data
 from fedlens.dashboard.samples import images
+from fedlens.dashboard.samples.batches import drop_damaged
+from fedlens.dashboard.samples.comparison import (
+    Side,
+    render_blind_test,
+    render_means,
+    render_statistics,
+)
 from fedlens.dashboard.samples.filters import ALL, choose_batch, classes_of
-from fedlens.dashboard.samples.scaling import whole_factor
 from fedlens.dashboard.summary.badges import privacy_warning
-from fedlens.dashboard.summary.integrity import intact
+from fedlens.dashboard.widgets.grid import grid, grid_data
+from fedlens.dashboard.widgets.markup import whole_factor
 from fedlens.dashboard.widgets.pages import DashboardPage
 from fedlens.store import RunRecord, StoredSample
 
@@ -44,22 +47,12 @@ def _class(one: Side, other: Side) -> int | None:
     return None if said == ALL else int(said)
 
 
-def _page(one: Side, other: Side, class_: int | None) -> int:
-    """The offset that both sides show."""
-    total = max(side.total(class_) for side in (one, other))
-    pages = max(1, math.ceil(total / AT_ONCE))
-    said = choice(
-        "Page of both", [str(i + 1) for i in range(pages)], lambda i: f"{i} of {pages}", "page"
-    )
-    return (int(said) - 1) * AT_ONCE
-
-
 def _nothing(_: int) -> None:
     """A click opens nothing here."""
 
 
 def _grid(side: Side, class_: int | None, offset: int, key: str) -> None:
-    found = intact(store().samples(side.wanted(class_), offset=offset, limit=AT_ONCE))
+    found = drop_damaged(store().samples(side.wanted(class_), offset=offset, limit=AT_ONCE))
     if not found:
         st.info("This side has no samples on this page.")
         return
@@ -77,7 +70,8 @@ def _name(sample: StoredSample) -> str:
 def _pictures(one: Side, other: Side) -> None:
     with st.container(horizontal=True):
         class_ = _class(one, other)
-        offset = _page(one, other, class_)
+        total = max(side.total(class_) for side in (one, other))
+        offset = choose_page(total, AT_ONCE, "Page of both")
     for column, side, key in zip(st.columns(2, gap="large"), (one, other), "ab", strict=True):
         with column:
             _grid(side, class_, offset, f"compared-{key}-{side.batch.batch_id}")
@@ -110,11 +104,11 @@ def render() -> None:
             st.warning("A and B are the same batch: choose another run or batch for one of them.")
         _pictures(one, other)
         st.markdown("#### Mean pictures by class")
-        show_means(one, other)
+        render_means(one, other)
         st.markdown("#### What differs")
-        show_statistics(one, other, runs)
+        render_statistics(one, other, runs)
         st.markdown("#### Blind: which of these is the faulty one?")
-        show_blind_test(one, other)
+        render_blind_test(one, other)
 
 
 PAGE = DashboardPage("Compare", ":material/compare:", "compare", 35, render)

@@ -6,18 +6,16 @@ import streamlit as st
 
 from fedlens.dashboard.access.account import account, require
 from fedlens.dashboard.access.session import nearby, pick_run, plain_errors, store, store_url
-from fedlens.dashboard.faults import cards, panel
-from fedlens.dashboard.faults.answer import KeptDiagnosis, KeptFinding
-from fedlens.dashboard.faults.confirm import confirm
-from fedlens.dashboard.faults.jobs import DiagnosisJob, Question
-from fedlens.dashboard.faults.places import RunPlace
-from fedlens.dashboard.faults.progress import cancelled, failed, progress, stale
-from fedlens.dashboard.findings import pieces
-from fedlens.dashboard.findings.evidence import frozen, hypothesis_of
+from fedlens.dashboard.faults import cards, panel, report
+from fedlens.dashboard.faults.answer import DiagnosedFault, DiagnosisAnswer
+from fedlens.dashboard.faults.cards import render_probe_offer
+from fedlens.dashboard.faults.evidence import freeze_diagnosis, hypothesis_of
+from fedlens.dashboard.faults.jobs import DiagnosisJob, Question, RunPlace
+from fedlens.dashboard.faults.panel import cancelled_card, failed_card, progress_card, stale_card
 from fedlens.dashboard.samples.filters import classes_of
 from fedlens.dashboard.summary.badges import privacy_warning
-from fedlens.dashboard.widgets.pages import PAGES, DashboardPage
-from fedlens.dashboard.widgets.theme import put_card
+from fedlens.dashboard.widgets.display import put_card
+from fedlens.dashboard.widgets.pages import DashboardPage, put_link
 from fedlens.diagnosis.stored_answers import PUBLIC
 from fedlens.store import FindingRecord, RunRecord
 
@@ -100,7 +98,7 @@ def _waiting(question: Question) -> None:
         if job is None or job.over:
             st.rerun()
             return
-        put_card(progress(job))
+        put_card(progress_card(job))
 
 
 def _cancel(question: Question) -> None:
@@ -115,9 +113,9 @@ def _cancel(question: Question) -> None:
 def _ended(run: RunRecord, question: Question, job: DiagnosisJob) -> None:
     """Nothing came of it: why, and a way to begin again."""
     if job.state == "cancelled":
-        put_card(cancelled(job))
+        put_card(cancelled_card(job))
     else:
-        put_card(failed(job), "refused")
+        put_card(failed_card(job), "refused")
     if st.button("Try again", key="diagnose_again"):
         require("look")
         panel.ask(run, question)
@@ -145,41 +143,38 @@ def _answer(run: RunRecord, question: Question) -> None:
 
 def _stale(run: RunRecord, question: Question) -> None:
     """A run that goes on has released more since: its sums are looked at when asked for."""
-    put_card(stale())
+    put_card(stale_card())
     if st.button("Look at the newest sums", key="diagnose_anew"):
         require("look")
         panel.ask(run, question)
         st.rerun()
 
 
-def _shown(run: RunRecord, question: Question, answer: KeptDiagnosis) -> None:
+def _shown(run: RunRecord, question: Question, answer: DiagnosisAnswer) -> None:
     _cards(run, answer, len(classes_of(run.run_id)))
     if answer.fits and answer.findings:
-        confirm(answer.findings[0], run, nearby(str(question.run.path)))
+        render_probe_offer(answer.findings[0], run, nearby(str(question.run.path)))
 
 
-def _cards(run: RunRecord, answer: KeptDiagnosis, classes: int) -> None:
+def _cards(run: RunRecord, answer: DiagnosisAnswer, classes: int) -> None:
     """The answer, each fault with a way to keep it as a finding."""
     found = answer.findings if answer.fits else ()
     if not found:
-        put_card(*cards.verdict(answer))
+        put_card(*cards.verdict_card(answer))
     for finding in found:
-        put_card(cards.found(finding, answer, classes), "found")
+        put_card(cards.finding_card(finding, answer, classes), "found")
         _keep(run, finding, answer)
-    for inner in cards.remainder(answer):
+    for inner in cards.remaining_cards(answer):
         put_card(inner)
 
 
-def _keep(run: RunRecord, finding: KeptFinding, answer: KeptDiagnosis) -> None:
+def _keep(run: RunRecord, finding: DiagnosedFault, answer: DiagnosisAnswer) -> None:
     """A link to the finding that was kept of this fault, or a button that keeps one."""
     there = [one for one in store().findings(run_id=run.run_id) if one.fault == finding.fault]
     if there:
-        st.page_link(
-            PAGES["findings"].in_navigation(),
-            label=f"Finding {there[0].finding_id}: {pieces.STATUS[there[0].status][0].lower()}",
-            icon=":material/bug_report:",
-            query_params={"finding": str(there[0].finding_id)},
-        )
+        number, status = there[0].finding_id, report.STATUS[there[0].status][0].lower()
+        about = f"Finding {number}: {status}"
+        put_link("findings", about, icon=":material/bug_report:", finding=str(number))
     elif account().may("manage") and st.button(
         "Keep as a finding", key=f"keep-{finding.fault}", icon=":material/bug_report:"
     ):
@@ -187,7 +182,7 @@ def _keep(run: RunRecord, finding: KeptFinding, answer: KeptDiagnosis) -> None:
         record = FindingRecord(
             run_id=run.run_id, hypothesis=hypothesis_of(finding), fault=finding.fault
         )
-        kept = frozen(answer, finding.fault)
+        kept = freeze_diagnosis(answer, finding.fault)
         store().add_finding(record, author=author, diagnosis=kept)
         st.rerun()
 
@@ -199,8 +194,7 @@ def _links(run: RunRecord) -> None:
             ("compare", "Compare with another run"),
             ("run", "The run's figures"),
         ):
-            where = PAGES[page].in_navigation()
-            st.page_link(where, label=label, query_params=panel.link_parameters(run))
+            put_link(page, label, run=run.run_id)
 
 
 def render() -> None:

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import partial
 
 import streamlit as st
 
 from fedlens.dashboard.access.account import account, require, require_later
-from fedlens.dashboard.access.session import RUN_PARAMETER, choice, plain_errors, run_title, store
-from fedlens.dashboard.faults import panel
-from fedlens.dashboard.findings import pieces
-from fedlens.dashboard.findings.evidence import diagnoses_in, frozen, probes_of, samples_in
-from fedlens.dashboard.findings.report import report
+from fedlens.dashboard.access.session import (
+    RUN_PARAMETER,
+    choice,
+    choose_page,
+    plain_errors,
+    run_title,
+    store,
+)
+from fedlens.dashboard.faults import panel, report
+from fedlens.dashboard.faults.evidence import (
+    diagnoses_in,
+    freeze_diagnosis,
+    probes_of,
+    samples_in,
+)
+from fedlens.dashboard.faults.report import build_report
 from fedlens.dashboard.samples.filters import ALL, classes_of
 from fedlens.dashboard.summary.badges import privacy_warning
-from fedlens.dashboard.widgets.pages import PAGES, DashboardPage
-from fedlens.dashboard.widgets.plain_text import plain
-from fedlens.dashboard.widgets.theme import put_card
+from fedlens.dashboard.widgets.display import put_card
+from fedlens.dashboard.widgets.markup import plain
+from fedlens.dashboard.widgets.pages import DashboardPage, put_link
 from fedlens.store import (
     FindingEntry,
     FindingRecord,
@@ -56,11 +66,11 @@ def _filtered(runs: list[RunRecord]) -> list[StoredFinding]:
     with of_run:
         run = choice("Run", [ALL, *by_id], lambda o: _all(o) or run_title(by_id[o]), RUN_PARAMETER)
     with of_status:
-        words = {str(name): shown for name, (shown, _) in pieces.STATUS.items()}
+        words = {str(name): shown for name, (shown, _) in report.STATUS.items()}
         status = choice("Status", [ALL, *words], lambda o: _all(o) or words[o], "status")
     with of_author:
         author = choice("Author", [ALL, *authors], lambda o: _all(o) or o, "author")
-    chosen: FindingStatus | None = next((one for one in pieces.STATUS if one == status), None)
+    chosen: FindingStatus | None = next((one for one in report.STATUS if one == status), None)
     return store().findings(
         run_id=None if run == ALL else run,
         status=chosen,
@@ -73,11 +83,9 @@ def _all(option: str) -> str:
 
 
 def _page(found: list[StoredFinding]) -> list[StoredFinding]:
-    pages = math.ceil(len(found) / AT_ONCE)
-    if pages < 2:
+    if len(found) <= AT_ONCE:
         return found
-    number = choice("Page", [str(i + 1) for i in range(pages)], lambda i: f"{i} of {pages}", "page")
-    first = (int(number) - 1) * AT_ONCE
+    first = choose_page(len(found), AT_ONCE)
     return found[first : first + AT_ONCE]
 
 
@@ -90,9 +98,8 @@ def _list(runs: list[RunRecord]) -> None:
             "below."
         )
     for one in _page(found):
-        put_card(pieces.heading(one, by_id[one.run_id]))
-        where = PAGES["findings"].in_navigation()
-        st.page_link(where, label="Open", query_params={FINDING: str(one.finding_id)})
+        put_card(report.heading_card(one, by_id[one.run_id]))
+        put_link("findings", "Open", finding=str(one.finding_id))
     if account().may("manage"):
         _write_down(by_id)
 
@@ -121,33 +128,34 @@ def _open(finding_id: int) -> None:
 
 def _detail(finding: StoredFinding) -> None:
     run, history = store().run(finding.run_id), store().finding_history(finding.finding_id)
-    back = PAGES["findings"].in_navigation()
-    st.page_link(back, label="All findings", icon=":material/arrow_back:")
+    put_link("findings", "All findings", icon=":material/arrow_back:")
     privacy_warning(run)
     left, right = st.columns([1.7, 1], gap="large")
     with left:
-        put_card(pieces.heading(finding, run), "found" if finding.status == "confirmed" else "")
+        put_card(
+            report.heading_card(finding, run), "found" if finding.status == "confirmed" else ""
+        )
         _diagnoses(finding, history)
         for entry in history:
             if entry.kind == "probe":
-                put_card(pieces.probe(entry.content))
+                put_card(report.probe_card(entry.content))
         shown = samples_in(history, store())
         if shown:
-            put_card(pieces.samples(shown))
+            put_card(report.samples_card(shown))
     with right:
         _report(finding)
         if account().may("manage"):
             _judge(finding)
             _add_evidence(finding, run)
-        put_card(pieces.history(history))
+        put_card(report.history_card(history))
 
 
 def _diagnoses(finding: StoredFinding, history: list[FindingEntry]) -> None:
     """What the finding was filed on, as it stood; what was added later folded away below it."""
     kept = diagnoses_in(history)
     for number, (entry, answer) in enumerate(kept):
-        said = pieces.as_kept(entry, first=number == 0)
-        cards = pieces.diagnosis(answer, finding.fault, len(classes_of(finding.run_id)))
+        said = report.describe_origin(entry, first=number == 0)
+        cards = report.diagnosis_cards(answer, finding.fault, len(classes_of(finding.run_id)))
         if number == 0:
             st.caption(plain(said))
             place = st.container()
@@ -172,18 +180,18 @@ def _report(finding: StoredFinding) -> None:
 
 def _reported(finding_id: int, source: Store, allowed: Callable[[], Member]) -> bytes:
     source.log(allowed().name, "exported", f"finding {finding_id}")
-    return report(source, finding_id).encode()
+    return build_report(source, finding_id).encode()
 
 
 def _judge(finding: StoredFinding) -> None:
     """What became of it, and why."""
     with st.form(f"judge-{finding.finding_id}", clear_on_submit=True):
-        options = list(pieces.STATUS)
+        options = list(report.STATUS)
         status = st.selectbox(
             "Status",
             options,
             index=options.index(finding.status),
-            format_func=lambda one: pieces.STATUS[one][0],
+            format_func=lambda one: report.STATUS[one][0],
         )
         note = st.text_area("Note", max_chars=LONGEST_NOTE)
         words = st.text_input("Hypothesis", finding.hypothesis, max_chars=LONGEST_HYPOTHESIS)
@@ -197,11 +205,11 @@ def _judge(finding: StoredFinding) -> None:
 
 def _add_evidence(finding: StoredFinding, run: RunRecord) -> None:
     """Buttons for what is at hand: the run's diagnosis, and probes beside it."""
-    answer = panel.kept(run.run_id)
+    answer = panel.load_answer(run.run_id)
     probes = probes_of(panel.place_of(run.run_id))
     with st.expander("Add evidence"):
         if answer is not None and st.button("The run's diagnosis as it is now"):
-            content = frozen(answer, finding.fault)
+            content = freeze_diagnosis(answer, finding.fault)
             author = require("manage").name
             store().add_evidence(finding.finding_id, "diagnosis", content, author=author)
             st.rerun()
@@ -214,11 +222,7 @@ def _add_evidence(finding: StoredFinding, run: RunRecord) -> None:
             "Samples are added on the page *Samples*: choose some there, then this finding. The "
             "answers of probes are offered once `fedlens probe` has asked beside the run."
         )
-        st.page_link(
-            PAGES["samples"].in_navigation(),
-            label="Choose samples",
-            query_params={RUN_PARAMETER: run.run_id},
-        )
+        put_link("samples", "Choose samples", run=run.run_id)
 
 
 def render() -> None:

@@ -13,13 +13,13 @@ import streamlit as st
 from fedlens.dashboard.access.account import account, require, require_later
 from fedlens.dashboard.access.session import pick, plain_errors, store
 from fedlens.dashboard.labelling import agreement_tables as tables
+from fedlens.dashboard.labelling import students
+from fedlens.dashboard.samples.batches import drop_damaged
 from fedlens.dashboard.samples.images import base64_text
-from fedlens.dashboard.students import panel as students
 from fedlens.dashboard.summary.badges import privacy_warning
-from fedlens.dashboard.summary.integrity import intact
+from fedlens.dashboard.widgets.display import frame
 from fedlens.dashboard.widgets.markup import picture
 from fedlens.dashboard.widgets.pages import DashboardPage
-from fedlens.dashboard.widgets.tables import frame
 from fedlens.store import (
     EXPORTERS,
     Exporter,
@@ -48,7 +48,7 @@ def _shares(project: StoredProject, counts: Counts, labels: list[StoredLabel]) -
         (columns[1], "artefact", "Artefacts"),
         (columns[2], "unknown", "Unknown classes"),
     ):
-        hits, total, low, high = tables.share_of(counts, labels, kind)
+        hits, total, low, high = tables.count_share(counts, labels, kind)
         share = f"{hits / total:.1%}" if total else "–"
         column.metric(title, share, help=f"{hits} of {total} samples with a label")
         column.caption(f"95% interval: {low:.1%} to {high:.1%}")
@@ -66,7 +66,7 @@ def _jump(project: StoredProject, counts: Counts, labels: list[StoredLabel]) -> 
     total = sum(n for (c, one), n in counts.items() if one == label and requested in (None, c))
     st.caption(f"{total:,} samples" + (f", the first {SHOWN}" if total > SHOWN else ""))
     links = []
-    for sample in intact(store().samples_by_id(found)):
+    for sample in drop_damaged(store().samples_by_id(found)):
         address = escape(f"/samples?run={quote(project.run_id)}&sample={sample.sample_id}")
         drawn = picture(base64_text(sample.png), f"Synthetic sample {sample.sample_id}")
         links.append(f'<a href="{address}">{drawn}</a>')
@@ -150,10 +150,10 @@ def render() -> None:
         st.caption(
             "What each sample counts as: a reviewer's decision, or else the majority's label."
         )
-        rows = tables.label_by_class(counts, labels)
+        rows = tables.class_rows(counts, labels)
         st.dataframe(frame(rows), hide_index=True, alt="Labels by requested class")
         _jump(project, counts, labels)
-        students.show(project, sum(counts.values()))
+        students.render_students(project, sum(counts.values()))
         _exports(project)
 
 

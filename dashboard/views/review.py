@@ -7,11 +7,11 @@ import streamlit as st
 from fedlens.dashboard.access.account import plain, require
 from fedlens.dashboard.access.session import pick, plain_errors, store
 from fedlens.dashboard.labelling import agreement_tables as tables
-from fedlens.dashboard.samples.images import sheet, show
-from fedlens.dashboard.samples.scaling import size_of, whole_factor
-from fedlens.dashboard.summary.integrity import intact
+from fedlens.dashboard.samples.batches import drop_damaged
+from fedlens.dashboard.samples.images import render_image, sheet
+from fedlens.dashboard.widgets.display import frame
+from fedlens.dashboard.widgets.markup import size_of, whole_factor
 from fedlens.dashboard.widgets.pages import DashboardPage
-from fedlens.dashboard.widgets.tables import frame
 from fedlens.store import Adjudication, GivenAnswer, StoredLabel, StoredProject
 
 MANY = 8
@@ -37,9 +37,9 @@ ALPHA_HELP = (
 def _agreement(
     answers: list[GivenAnswer], labels: list[StoredLabel], project: StoredProject
 ) -> None:
-    overall = tables.overall(answers, labels)
+    overall = tables.overall_agreement(answers, labels)
     left, middle, right = st.columns(3)
-    left.metric("Agreement (alpha)", tables.in_words(overall), help=ALPHA_HELP)
+    left.metric("Agreement (alpha)", tables.describe_agreement(overall), help=ALPHA_HELP)
     middle.metric("Samples with two labels or more", f"{overall.items:,}")
     right.metric("Differing, undecided", f"{store().count_disputed(project.project_id):,}")
     if len({one.sample_id for one in answers}) >= MOST_COMPARED:
@@ -48,9 +48,12 @@ def _agreement(
         st.caption(SHARED_ALONE)
         names = store().user_names()
         for title, rows in (
-            ("Annotators", tables.people(store().annotator_records(project.project_id, answers))),
-            ("Two by two (Cohen's kappa)", tables.pairs(answers, labels, names)),
-            ("Label by label (alpha)", tables.by_label(answers, labels)),
+            (
+                "Annotators",
+                tables.annotator_rows(store().annotator_records(project.project_id, answers)),
+            ),
+            ("Two by two (Cohen's kappa)", tables.pair_rows(answers, labels, names)),
+            ("Label by label (alpha)", tables.label_rows(answers, labels)),
         ):
             st.caption(title)
             st.dataframe(frame(rows), hide_index=True, alt=title)
@@ -79,10 +82,10 @@ def _dispute(
     picture, said, choice = st.columns([1, 3, 3])
     sample = store().sample(sample_id)
     with picture:
-        if intact([sample]):
+        if drop_damaged([sample]):
             width, height = size_of(sample.png)
             factor = whole_factor(width, height, PICTURE)
-            show(sheet([sample.png], 1), alt=f"Synthetic sample {sample_id}", factor=factor)
+            render_image(sheet([sample.png], 1), alt=f"Synthetic sample {sample_id}", factor=factor)
     for answer in store().answers_about(project.project_id, sample_id):
         label = "skipped" if answer.label_id is None else by_id[answer.label_id]
         note = f" · “{plain(answer.note)}”" if answer.note else ""

@@ -8,16 +8,15 @@ import math
 import streamlit as st
 
 from fedlens.dashboard.access.account import account, require
-from fedlens.dashboard.access.session import RUN_PARAMETER, pick_run, plain_errors, store
+from fedlens.dashboard.access.session import pick_run, plain_errors, store
 from fedlens.dashboard.faults import panel
-from fedlens.dashboard.samples import percentiles, progress_strip
-from fedlens.dashboard.summary import audits, ledger_table
+from fedlens.dashboard.samples import progress_strip
+from fedlens.dashboard.summary import audits, charts, ledger_table
 from fedlens.dashboard.summary.badges import privacy_warning, run_badges
 from fedlens.dashboard.summary.privacy import ASSUMPTIONS, SO_FAR, bounds, delta_text, epsilon_text
-from fedlens.dashboard.widgets import charts
-from fedlens.dashboard.widgets.pages import PAGES, DashboardPage
-from fedlens.dashboard.widgets.plain_text import plain
-from fedlens.dashboard.widgets.theme import put_card, text
+from fedlens.dashboard.widgets.display import put_card
+from fedlens.dashboard.widgets.markup import plain, text
+from fedlens.dashboard.widgets.pages import DashboardPage, put_link
 from fedlens.store import RoundRecord, RunRecord
 
 REFRESH_SECONDS = 3
@@ -76,11 +75,7 @@ def _hint(run: RunRecord) -> None:
         kind = "found" if answer.fits else "refused"
     said = "Looking for faults in the released sums …" if answer is None else answer.hint
     put_card(f'<p class="over">Diagnosis</p><h2>{text(said)}</h2>', kind if answer else "")
-    st.page_link(
-        PAGES["diagnosis"].in_navigation(),
-        label="See the evidence, and what could not have been seen",
-        query_params={RUN_PARAMETER: run.run_id},
-    )
+    put_link("diagnosis", "See the evidence, and what could not have been seen", run=run.run_id)
 
 
 def _figures(run: RunRecord, rounds: list[RoundRecord]) -> None:
@@ -129,7 +124,7 @@ def _privacy_charts(run: RunRecord, rounds: list[RoundRecord]) -> None:
             alt="Line chart of epsilon against rounds: BDP sound, corrected and as published",
         )
     with users:
-        percentiles.show(rounds[-1], run.users)
+        charts.render_percentiles(rounds[-1], run.users)
 
 
 def _losses(rounds: list[RoundRecord]) -> None:
@@ -153,13 +148,9 @@ def _live(run_id: str) -> None:
     if rounds:
         left, right = st.columns([1.15, 1], gap="large")
         with left:
-            progress_strip.strip_by_round(run, store().batches(run_id))
-            st.page_link(
-                PAGES["samples"].in_navigation(),
-                label="Look at this run's samples",
-                icon=":material/grid_view:",
-                query_params={RUN_PARAMETER: run_id},
-            )
+            progress_strip.render_strip(run, store().batches(run_id))
+            about = "Look at this run's samples"
+            put_link("samples", about, icon=":material/grid_view:", run=run_id)
         with right:
             _hint(run)
             _figures(run, rounds)
@@ -168,9 +159,9 @@ def _live(run_id: str) -> None:
     else:
         _figures(run, rounds)
         st.info(f"Round 1 of {run.rounds_planned} is under way; the first figures follow it.")
-    audits.show(store().audits(run_id), run.name)
+    audits.render_audits(store().audits(run_id), run.name)
     covered = store().presence(run_id)
-    ledger_table.show(store().ledger(run_id), store().releases(run_id), covered)
+    ledger_table.render_ledger(store().ledger(run_id), store().releases(run_id), covered)
     _stop_refreshing(run)
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
-
 import streamlit as st
 
 from fedlens.dashboard.access.account import require
-from fedlens.dashboard.access.session import RUN_PARAMETER, choice, plain_errors, store
+from fedlens.dashboard.access.session import RUN_PARAMETER, choose_page, plain_errors, store
 from fedlens.dashboard.faults import panel
 from fedlens.dashboard.summary import cards
 from fedlens.dashboard.summary.audits import ALARM, RED, has_alarm
@@ -19,8 +17,8 @@ from fedlens.dashboard.summary.privacy import (
     delta_text,
     epsilon_text,
 )
+from fedlens.dashboard.widgets.display import colour_column, frame, put_table
 from fedlens.dashboard.widgets.pages import PAGES, DashboardPage
-from fedlens.dashboard.widgets.tables import coloured, frame, put
 from fedlens.store import RoundRecord, RunRecord
 
 START_HINT = "fedlens simulate --preset demo --out runs/demo"
@@ -29,7 +27,6 @@ COLUMNS = ("DP ε (δ)", "BDP ε sound (δ)", "BDP ε corrected (δ)", "BDP ε a
 AT_ONCE = 12
 REFRESH_SECONDS = 4
 LONGEST_NAME = 48
-PAGE_PARAMETER = "page"
 
 
 def row(run: RunRecord, last: RoundRecord | None, *, alarm: bool = False) -> dict[str, str | int]:
@@ -77,8 +74,8 @@ def _last(run: RunRecord) -> RoundRecord | None:
 
 def _table(runs: list[RunRecord]) -> None:
     rows = [row(run, _last(run), alarm=has_alarm(run.run_id)) for run in runs]
-    event = put(
-        coloured(frame(rows), "Privacy", _colour),
+    event = put_table(
+        colour_column(frame(rows), "Privacy", _colour),
         "Table of runs with their status, progress and privacy figures",
         on_select="rerun",
         selection_mode="single-cell",
@@ -92,13 +89,9 @@ def _table(runs: list[RunRecord]) -> None:
 
 def _shown(runs: list[RunRecord]) -> list[RunRecord]:
     """The runs of the page that the address names."""
-    pages = math.ceil(len(runs) / AT_ONCE)
-    if pages < 2:
+    if len(runs) <= AT_ONCE:
         return runs
-    number = choice(
-        "Page", [str(i + 1) for i in range(pages)], lambda i: f"{i} of {pages}", PAGE_PARAMETER
-    )
-    first = (int(number) - 1) * AT_ONCE
+    first = choose_page(len(runs), AT_ONCE)
     return runs[first : first + AT_ONCE]
 
 
@@ -110,7 +103,7 @@ def _cards(ids: list[str]) -> None:
         for place, run_id in enumerate(ids):
             run = store().run(run_id)
             with columns[place % 2]:
-                cards.show(run, _last(run))
+                cards.render_run_card(run, _last(run))
 
 
 def render() -> None:

@@ -2,23 +2,74 @@
 
 from __future__ import annotations
 
-import math
 from functools import partial
 
+import numpy as np
 import streamlit as st
+from numpy.typing import NDArray
 
-from fedlens.dashboard.access.session import choice, pick_run, plain_errors, store
-from fedlens.dashboard.components.grid import grid, grid_data
-from fedlens.dashboard.samples import detail, images, tagging
-from fedlens.dashboard.samples import map as sample_map
-from fedlens.dashboard.samples.filters import choose
-from fedlens.dashboard.samples.order import ORDERS, alike, arranged, orders
-from fedlens.dashboard.samples.scaling import size_of, whole_factor
-from fedlens.dashboard.summary.badges import privacy_warning
-from fedlens.dashboard.summary.integrity import intact
+from fedlens.dashboard.access.session import choice, choose_page, pick_run, plain_errors, store
+from fedlens.dashboard.samples import images, tagging
+from fedlens.dashboard.samples.batches import drop_damaged
+from fedlens.dashboard.samples.filters import choose_samples
+from fedlens.dashboard.samples.order import (
+    ORDERS,
+    find_alike,
+    list_orders,
+    render_map,
+    sort_samples,
+)
+from fedlens.dashboard.summary.badges import privacy_warning, provenance
+from fedlens.dashboard.summary.privacy import NOT_PRIVATE
+from fedlens.dashboard.widgets.grid import grid, grid_data
+from fedlens.dashboard.widgets.markup import plain, size_of, tag, whole_factor
 from fedlens.dashboard.widgets.pages import DashboardPage
-from fedlens.dashboard.widgets.theme import tag
-from fedlens.store import RunRecord, SampleFilter, StoredBatch, StoredSample, StoreError
+from fedlens.store import RunRecord, SampleFilter, StoredBatch, StoredSample, StoreError, decode_png
+
+CLOSE_UP = 252
+TAG_LINES = 20
+
+
+def plane(sample: StoredSample) -> NDArray[np.uint8]:
+    """The sample's pixels, uint8 [height, width] or [height, width, 3]."""
+    pixels = decode_png(sample.png)
+    return pixels[0] if pixels.shape[0] == 1 else np.moveaxis(pixels, 0, -1)
+
+
+def answers_about(sample_id: int) -> list[str]:
+    """The labels in force on a sample, over all projects of its run."""
+    said = store().labels_on(sample_id)
+    return [f"{'skipped' if label is None else label} ({project})" for project, label in said]
+
+
+def render_close_up(run: RunRecord, sample: StoredSample) -> None:
+    """Put the close-up on the page."""
+    batch = store().batch(sample.batch_id)
+    pixels = plane(sample)
+    factor = max(1, CLOSE_UP // max(pixels.shape[:2]))
+    images.render_image(
+        pixels,
+        factor=factor,
+        alt=f"Synthetic sample {sample.sample_id}, requested class {sample.requested_class}",
+    )
+    if not batch.private:
+        st.badge(NOT_PRIVATE, color="red", icon=":material/warning:")
+    with st.container(border=True, key="provenance"):
+        st.markdown(plain(provenance(run, batch, sample)))
+    st.caption(
+        f"Sample {sample.sample_id} · requested class {sample.requested_class} · "
+        f"{pixels.shape[1]} × {pixels.shape[0]} pixels, shown {factor} times as large · "
+        f"pixels' SHA-256 {sample.sha256[:16]}…"
+    )
+    tags = store().tags_of([sample.sample_id]).get(sample.sample_id, [])
+    if tags:
+        st.html("".join(map(tag, tags)))
+    for entry in store().tag_history(run.run_id, sample_id=sample.sample_id, limit=TAG_LINES):
+        did = "given" if entry.added else "taken away"
+        st.caption(plain(f"{entry.day:%Y-%m-%d}: tag “{entry.tag}” {did} by {entry.actor}"))
+    labels = answers_about(sample.sample_id)
+    st.markdown("**Labels:** " + (plain("; ".join(labels)) if labels else "none yet"))
+
 
 AT_ONCE = 1000
 GRID_HEIGHT = 640
@@ -54,13 +105,6 @@ def name_of(sample: StoredSample) -> str:
     )
 
 
-def _page(total: int) -> int:
-    """Offset of the page that is shown."""
-    pages = max(1, math.ceil(total / AT_ONCE))
-    number = choice("Page", [str(i + 1) for i in range(pages)], lambda i: f"{i} of {pages}", "page")
-    return (int(number) - 1) * AT_ONCE
-
-
 def _pick(sample_id: int) -> None:
     st.query_params[SAMPLE_PARAMETER] = str(sample_id)
 
@@ -74,7 +118,7 @@ def _picked(run: RunRecord) -> StoredSample | None:
         sample = store().sample(int(text))
     except StoreError:
         return None
-    return next(iter(intact([sample])), None) if sample.run_id == run.run_id else None
+    return next(iter(drop_damaged([sample])), None) if sample.run_id == run.run_id else None
 
 
 def _page_of(
@@ -82,14 +126,14 @@ def _page_of(
 ) -> tuple[list[StoredSample], int]:
     """The samples of the page that is shown, in its order, and how much they are enlarged."""
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        offset = _page(total)
+        offset = choose_page(total, AT_ONCE)
         stored = store().samples(wanted, offset=offset, limit=AT_ONCE)
-        found = intact(stored)
+        found = drop_damaged(stored)
         factor = choice("Size", _factors(found), lambda times: f"{times} ×", "size")
-        order = choice("Order", orders(found, picked), lambda one: ORDERS[one], "order")
+        order = choice("Order", list_orders(found, picked), lambda one: ORDERS[one], "order")
     within = " · ordered within this page" if total > AT_ONCE else ""
     st.caption(f"{offset + 1:,} to {offset + len(stored):,} of {total:,} samples{within}")
-    return arranged(found, order, picked), factor
+    return sort_samples(found, order, picked), factor
 
 
 def _factors(shown: list[StoredSample]) -> list[int]:
@@ -113,9 +157,9 @@ def _grid(
         [name_of(sample) for sample in shown],
         selected=None if picked is None else picked.sample_id,
         factor=factor,
-        turn=tagging.turn(run.run_id),
+        turn=tagging.selection_turn(run.run_id),
     )
-    choose = partial(tagging.choose, run.run_id)
+    choose = partial(tagging.store_selection, run.run_id)
     with st.container(height=GRID_HEIGHT, border=True):
         grid(data, key=f"grid-{run.run_id}", on_pick=_pick, on_choose=choose)
 
@@ -125,13 +169,15 @@ def _detail(run: RunRecord, shown: list[StoredSample], picked: StoredSample | No
     if picked is None:
         st.info("Click a sample in the grid to enlarge it and to see its provenance.")
         return
-    detail.show(run, picked)
+    render_close_up(run, picked)
     st.markdown("#### More like this")
-    near = alike(shown, picked, ALIKE)[1:]
+    near = find_alike(shown, picked, ALIKE)[1:]
     if near:
         pixels = images.sheet([one.png for one in near], 6, 1)
         factor = max(1, 300 // pixels.shape[1])
-        images.show(pixels, factor=factor, alt=f"{len(near)} samples of this page most like it")
+        images.render_image(
+            pixels, factor=factor, alt=f"{len(near)} samples of this page most like it"
+        )
 
 
 def _kind(batch: StoredBatch | None) -> None:
@@ -153,7 +199,7 @@ def render() -> None:
             return
         run = pick_run(runs)
         privacy_warning(run)
-        wanted = choose(run)
+        wanted = choose_samples(run)
         total = wanted.total()
         if total == 0:
             st.info(
@@ -170,11 +216,11 @@ def render() -> None:
                 _grid(run, shown, factor, picked)
             with st.expander("Map: alike samples lie together", on_change="rerun") as opened:
                 if opened.open:
-                    sample_map.show(shown, f"map-{run.run_id}", _pick)
+                    render_map(shown, f"map-{run.run_id}", _pick)
         with right:
-            tagging.show(run, [one.sample_id for one in shown], picked)
+            tagging.render_tagging(run, [one.sample_id for one in shown], picked)
             _detail(run, shown, picked)
-            tagging.history(run)
+            tagging.render_tag_history(run)
 
 
 PAGE = DashboardPage("Samples", ":material/grid_view:", "samples", 30, render)

@@ -6,8 +6,8 @@ import streamlit as st
 
 from fedlens.dashboard.access.account import plain, require
 from fedlens.dashboard.access.session import plain_errors, store
+from fedlens.dashboard.widgets.display import frame
 from fedlens.dashboard.widgets.pages import DashboardPage
-from fedlens.dashboard.widgets.tables import frame
 from fedlens.store import PERMISSIONS, ROLES, Member, Role, StoreError
 
 MEANINGS = {

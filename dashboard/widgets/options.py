@@ -9,6 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from fedlens.foundation.errors import WrongUse
+
+
+class DashboardError(WrongUse):
+    """The dashboard cannot be served as asked; the message says what to change."""
+
+
 STORE_VARIABLE = "FEDLENS_STORE"
 """Environment variable with the URL of the store that is shown."""
 USER_VARIABLE = "FEDLENS_DASHBOARD_USER"
@@ -52,7 +59,7 @@ OPTIONS: Mapping[str, str | bool] = {
 }
 
 
-def apply() -> None:
+def apply_options() -> None:
     """Set Streamlit up; to be called before its server is made."""
     from streamlit import config
 

@@ -54,3 +54,19 @@ PAGES: Registry[DashboardPage] = Registry(
     },
 )
 """All pages by name; a page of another package is an entry point of that group."""
+
+
+def put_link(
+    page: str, label: str, *, icon: str | None = None, about: str | None = None, **parameters: str
+) -> None:
+    """Put a link to one of the pages on this one.
+
+    Args:
+        page: its name in `PAGES`.
+        label: what the link says.
+        icon: a Material symbol.
+        about: shown under the pointer.
+        parameters: of the address, such as which run.
+    """
+    where = PAGES[page].in_navigation()
+    st.page_link(where, label=label, icon=icon, help=about, query_params=parameters or None)

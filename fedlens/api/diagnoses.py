@@ -4,17 +4,126 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fedlens.api.runs import Run, open_run
 from fedlens.foundation.errors import WrongUse
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from fedlens.diagnosis.power import PowerRow
     from fedlens.diagnosis.reference import Reference
     from fedlens.diagnosis.report import Diagnosis
+    from fedlens.diagnosis.unreferenced import UnreferencedHints
     from fedlens.server.config.tree import Config
     from fedlens.server.round.releases import ArchivedRelease
+
+
+def place_of_diagnosis(run: Run, reference: str | None = None) -> Path:
+    """The file that keeps an answer about what the run has released by now.
+
+    To be asked for before the releases are read: a run that goes on releases more meanwhile, of
+    which the answer then says nothing.
+
+    Args:
+        run: to be diagnosed.
+        reference: as it will be given to `diagnose`.
+    """
+    from fedlens.diagnosis.stored_answers import kept_at
+
+    return kept_at(run.path, run.id, _named(run, reference))
+
+
+def keep_diagnosis(
+    run: Run, found: Diagnosis, reference: str | None = None, *, place: Path | None = None
+) -> Path | None:
+    """Write an answer into the run's folder, with each fault shown on the run's samples.
+
+    Args:
+        run: that was diagnosed.
+        found: what was found.
+        reference: as it was given to `diagnose`.
+        place: of `place_of_diagnosis`; None for a run that has released nothing since.
+
+    Returns:
+        The file; None where the folder cannot be written to.
+    """
+    from fedlens.diagnosis.stored_answers import KeptAnswer, keep_answer
+
+    named = _named(run, reference)
+    said = found.to_json()
+    path = place or place_of_diagnosis(run, reference)
+    answer = KeptAnswer(named, said, _looks(run, said["findings"]))
+    return path if keep_answer(path, answer) else None
+
+
+def _named(run: Run, reference: str | None) -> str:
+    """The reference as it is kept: empty for the run's own data."""
+    name = run.config.data.name
+    own = reference is None or (reference == name and has_public_records(name))
+    return "" if own else str(reference)
+
+
+def _looks(run: Run, findings: list[dict[str, Any]]) -> dict[str, list[dict[str, str]]]:
+    """Pictures of the findings; none where the run's store has no samples or cannot be read."""
+    from fedlens.dashboard.faults.looks import pictures
+    from fedlens.dashboard.samples.batches import load_examples
+    from fedlens.diagnosis.stored_answers import MOST_PICTURED
+    from fedlens.store import StoreError, open_store
+
+    if not findings:
+        return {}
+    try:
+        with open_store(run.store) as store:
+            classes = store.requested_classes(run.id)
+            samples = load_examples(store, run.id, classes)
+    except StoreError:
+        return {}
+    asked = {"samples": samples, "classes": max(classes, default=-1) + 1, "most": MOST_PICTURED}
+    return {one["fault"]: pictures(one, asked) for one in findings}
+
+
+SAMPLES = 1000
+"""Faithful samples that are looked at."""
+
+
+def hints(
+    run: Run | Path | str, *, sound: Run | Path | str | None = None, count: int = SAMPLES
+) -> UnreferencedHints:
+    """Name the family of faults that a run's faithful samples show by themselves, if any.
+
+    Post-processing of samples: it costs no privacy. A hint, no finding: a probe confirms it. See
+    `fedlens.diagnosis.unreferenced` for what it can tell and what not.
+
+    Args:
+        run: the run, or its directory.
+        sound: a run over the same kind of data that is known to be sound, to learn how many votes
+            such data gives. None: the levels of handwritten digits, which say little of others.
+        count: faithful samples that are drawn.
+
+    Raises:
+        WrongUse: ``count`` is too small for the run's classes.
+        FedlensError: there is no such run, or it has no faithful samples.
+    """
+    from fedlens.diagnosis.unreferenced import levels_of, unreferenced
+
+    if count < 1:
+        raise WrongUse(f"count {count}: give at least 1")
+    levels = None if sound is None else levels_of(*_faithful(sound, count))
+    return unreferenced(*_faithful(run, count), levels)
+
+
+def _faithful(run: Run | Path | str, count: int) -> tuple[Tensor, Tensor]:
+    """As float32 [n, c, h, w] in [-1, 1], and int64 [n]."""
+    import torch
+
+    from fedlens.models.shapes import from_pixels
+
+    chosen = run if isinstance(run, Run) else open_run(run)
+    made = chosen.draw(count, kind="faithful", seed=chosen.config.seed)
+    return from_pixels(made.images), torch.as_tensor(made.labels)
+
 
 REFERENCE_IMAGES = 2000
 """Images of a reference that are looked at; more take as much longer."""

@@ -91,11 +91,11 @@ class Run:
         spending = spending_of(self.config, self.directory)
         return with_cost(statement(spending, self.config.data.users), self.directory)
 
-    def samples(self, *, purpose: Purpose = "curated", round: int | None = None) -> Samples:  # noqa: A002
+    def samples(self, *, kind: Purpose = "curated", round: int | None = None) -> Samples:  # noqa: A002
         """Samples that lie in the run's store.
 
         Args:
-            purpose: ``curated``, guided and filtered by the annotator where there is one, to label
+            kind: ``curated``, guided and filtered by the annotator where there is one, to label
                 and to teach with; ``faithful``, neither guided nor filtered, to look for faults
                 in; or ``strip``, the few of every round.
             round: of which round; the last that has any by default.
@@ -103,16 +103,16 @@ class Run:
         Raises:
             FedlensError: there are none.
         """
-        from fedlens.api.samples import stored
+        from fedlens.api.samples import load_samples
 
-        return stored(self.directory, self.store, self.id, purpose, round)
+        return load_samples(self.directory, self.store, self.id, kind, round)
 
     def draw(
         self,
         count: int,
         *,
         seed: int,
-        purpose: Purpose = "curated",
+        kind: Purpose = "curated",
         round: int | None = None,  # noqa: A002
     ) -> Samples:
         """Fresh samples of a kept generator, all classes equally often; costs no privacy.
@@ -120,37 +120,37 @@ class Run:
         Args:
             count: how many.
             seed: of the generator's noise; equal seeds give equal samples.
-            purpose: how they are made, as in `samples`.
+            kind: how they are made, as in `samples`.
             round: the round whose generator is used; the last by default.
 
         Raises:
             WrongUse: a count below 1.
             FedlensError: the run kept no generator of that round.
         """
-        from fedlens.api.samples import drawn
+        from fedlens.api.samples import draw_samples
 
-        return drawn(self.directory, self.store, self.id, count, seed, purpose, round)
+        return draw_samples(self.directory, self.store, self.id, count, seed, kind, round)
 
     def export(
         self,
         path: Path | str,
         *,
-        purpose: Purpose = "curated",
+        kind: Purpose = "curated",
         round: int | None = None,  # noqa: A002
     ) -> None:
         """Write the samples of `samples` as a ZIP: images, a table, and what is guaranteed.
 
         Args:
             path: of the ZIP.
-            purpose: as in `samples`.
+            kind: as in `samples`.
             round: of which round; the last that has any by default.
 
         Raises:
             FedlensError: there are none, or the file cannot be written.
         """
-        from fedlens.api.samples import exported
+        from fedlens.api.samples import export_samples
 
-        content = exported(self.store, self.id, purpose, round)
+        content = export_samples(self.store, self.id, kind, round)
         try:
             Path(path).write_bytes(content)
         except OSError as error:

@@ -34,7 +34,7 @@ class Provenance:
     Attributes:
         run_id: of the run.
         round: the last round that the generator learned from.
-        purpose: ``curated`` (guided and filtered by the annotator where there is one),
+        kind: ``curated`` (guided and filtered by the annotator where there is one),
             ``faithful`` (neither) or ``strip`` (the few of a round).
         stored: False for samples drawn by request.
         seed: of the generator's noise.
@@ -50,7 +50,7 @@ class Provenance:
 
     run_id: str
     round: int
-    purpose: str
+    kind: str
     seed: int
     checkpoint_sha256: str
     private: bool
@@ -139,15 +139,15 @@ def _displayed(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return image[0] if len(image) == 1 else np.moveaxis(image, 0, -1)
 
 
-def stored(
-    directory: RunDirectory, store_url: str, run_id: str, purpose: Purpose, round_number: int | None
+def load_samples(
+    directory: RunDirectory, store_url: str, run_id: str, kind: Purpose, round_number: int | None
 ) -> Samples:
-    """The samples of the last batch of that purpose, or of that round."""
+    """The samples of the last batch of that kind, or of that round."""
     from fedlens.simulations.run_artifacts import last_batch
     from fedlens.store import SampleFilter, decode_png, open_store
 
     with open_store(store_url) as store:
-        batch = last_batch(store, run_id, purpose, round_number)
+        batch = last_batch(store, run_id, kind, round_number)
         found = store.samples(SampleFilter(batch_id=batch.batch_id), 0, batch.count)
     return Samples(
         np.stack([decode_png(sample.png) for sample in found]),
@@ -157,25 +157,25 @@ def stored(
     )
 
 
-def exported(store_url: str, run_id: str, purpose: Purpose, round_number: int | None) -> bytes:
-    """The last batch of that purpose, or of that round, as a ZIP."""
+def export_samples(store_url: str, run_id: str, kind: Purpose, round_number: int | None) -> bytes:
+    """The last batch of that kind, or of that round, as a ZIP."""
     from fedlens.simulations.run_artifacts import last_batch
     from fedlens.store import SampleFilter, open_store
     from fedlens.store.sample_archive import archive
 
     with open_store(store_url) as store:
-        batch = last_batch(store, run_id, purpose, round_number)
+        batch = last_batch(store, run_id, kind, round_number)
         found = store.samples(SampleFilter(batch_id=batch.batch_id), 0, batch.count)
         return archive(batch, found, store.run(run_id).guarantee)
 
 
-def drawn(
+def draw_samples(
     directory: RunDirectory,
     store_url: str,
     run_id: str,
     count: int,
     seed: int,
-    purpose: Purpose,
+    kind: Purpose,
     round_number: int | None,
 ) -> Samples:
     """Fresh samples; of their generator the store has a batch, whose figures are theirs too."""
@@ -186,15 +186,15 @@ def drawn(
 
     if count < 1:
         raise WrongUse(f"count = {count}: give at least 1")
-    made, labels = judged_samples(kept_sampler(directory, round_number, purpose), count, seed)
+    made, labels = judged_samples(kept_sampler(directory, round_number, kind), count, seed)
     with open_store(store_url) as store:
         batches = [b for b in store.batches(run_id) if round_number in (None, b.round)]
     if not batches:
         raise RunDirectoryError(
             f"{directory.path} has no samples in its store to take the figures from"
         )
-    named = [batch for batch in batches if batch.purpose == purpose]
-    origin = replace(_provenance((named or batches)[-1]), purpose=purpose, seed=seed, stored=False)
+    named = [batch for batch in batches if batch.purpose == kind]
+    origin = replace(_provenance((named or batches)[-1]), kind=kind, seed=seed, stored=False)
     agreement = np.full(count, np.nan)
     if made.agreement is not None:
         agreement = made.agreement.double().numpy()
@@ -205,7 +205,7 @@ def _provenance(batch: StoredBatch) -> Provenance:
     return Provenance(
         run_id=batch.run_id,
         round=batch.round,
-        purpose=batch.purpose,
+        kind=batch.purpose,
         seed=batch.seed,
         checkpoint_sha256=batch.checkpoint_sha256,
         private=batch.private,

@@ -1,4 +1,4 @@
-"""The ``fedlens`` command: one verb a file, and the one place where errors become messages.
+"""The ``fedlens`` command: a verb or two a file, and the one place where errors become messages.
 
 Its files parse and print; what they print comes from `fedlens` and the packages below. Exit status:
 see `ExitStatus`.
@@ -40,8 +40,10 @@ VERBS = {
     "completion": "print a script that completes commands in a shell",
 }
 """Verbs in the order of the help, each with its line there."""
+FILES = {"calibrate": "budget", "power": "diagnose", "restore": "backup"}
+"""Where the verbs are that share another one's file."""
 OF_RESEARCH = ("study",)
-"""Those that another package carries out: see `fedlens.cli.research`."""
+"""Those that another package carries out: see `fedlens.cli.flags`."""
 ABOUT = "Look at, debug, label and train on federated data without anyone seeing it."
 EXAMPLES = """examples:
   fedlens simulate --preset demo --out runs/first      train on the embedded data
@@ -89,11 +91,12 @@ def build_parser(verb: str | None = None) -> argparse.ArgumentParser:
 
 def _add_verb(verbs: argparse._SubParsersAction[argparse.ArgumentParser], name: str) -> None:
     if name in OF_RESEARCH:
-        from fedlens.cli.research import add_research_verb
+        from fedlens.cli.flags import add_research_verb
 
         add_research_verb(verbs, name, VERBS[name], entry=name)
     else:
-        importlib.import_module(f"fedlens.cli.{name}").add_parser(verbs)
+        file = importlib.import_module(f"fedlens.cli.{FILES.get(name, name)}")
+        getattr(file, f"add_{name}_parser" if name in FILES else "add_parser")(verbs)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

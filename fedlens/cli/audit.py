@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from fedlens.cli import VERBS
-from fedlens.cli.flags import add_json_flag, add_run_argument, chosen
+from fedlens.cli.flags import add_json_flag, add_run_argument, select_flags
 from fedlens.cli.output import figure, print_json, print_table, say, step_bars
 from fedlens.foundation.errors import ExitStatus, WrongUse
 from fedlens.foundation.rounding import rounded_down
@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
         raise WrongUse("name a RUN_DIR or a --preset, one of them")
     subject = args.preset or open_run(args.run_dir, store=args.store)
     with step_bars() as observer:
-        found = audit(subject, **chosen(args, *CHOICES), progress=observer)
+        found = audit(subject, **select_flags(args, *CHOICES), progress=observer)
     _print(found)
     if found.path is not None:
         place = f"{found.path} (yours alone to read)"

@@ -6,7 +6,7 @@ import argparse
 import os
 
 from fedlens.cli import VERBS
-from fedlens.cli.flags import add_run_argument, chosen
+from fedlens.cli.flags import add_run_argument, select_flags
 from fedlens.foundation.errors import WrongUse
 
 
@@ -38,5 +38,7 @@ def run(args: argparse.Namespace) -> int:
         url = open_run(args.run_dir, store=args.store).store
     if not url:
         raise WrongUse("name a RUN_DIR or a --store to look at")
-    serve(url, **chosen(args, "host", "port", "token", "allow_remote"), open_browser=args.open)
+    serve(
+        url, **select_flags(args, "host", "port", "token", "allow_remote"), open_browser=args.open
+    )
     return 0

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedlens.cli import VERBS
-from fedlens.cli.flags import add_json_flag, chosen
+from fedlens.cli.flags import add_json_flag, select_flags
 from fedlens.cli.output import print_json, program, say
 from fedlens.foundation.errors import ExitStatus, WrongUse
 
@@ -162,8 +162,7 @@ def _start(args: argparse.Namespace) -> int:
 
 def _stop(args: argparse.Namespace) -> int:
     from fedlens.deploy.background import stop_in_background
-    from fedlens.deploy.layout import OperatorSettings, read_folder
-    from fedlens.deploy.state_folder import wipe_state
+    from fedlens.deploy.layout import OperatorSettings, read_folder, wipe_state
 
     for folder in args.folders:
         settings = read_folder(folder, floor=False)
@@ -212,7 +211,7 @@ def _run(args: argparse.Namespace) -> int:
 
     os.umask(0o077)
     settings = dict(parse_setting(text) for text in args.settings)
-    given = chosen(args, "preset", "config", "epsilon", "delta")
+    given = select_flags(args, "preset", "config", "epsilon", "delta")
     config = chosen_config(**given, settings=settings)
     done = submit(args.folder, config, name=args.name, resume=args.only_copy)
     say(f"the run is {done['status']}")

@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _report(store: Store, found: list[StoredFinding], path: Path) -> dict[str, Any]:
-    from fedlens.dashboard.findings.report import report
+    from fedlens.dashboard.faults.report import build_report
     from fedlens.foundation.files import write_durably
 
     if len(found) != 1:
@@ -71,7 +71,7 @@ def _report(store: Store, found: list[StoredFinding], path: Path) -> dict[str, A
         raise WrongUse(f"--report {path}: choose one by --finding; there are: {there}")
     file_to_write(path, "--report")
     number = found[0].finding_id
-    write_durably(path, report(store, number).encode())
+    write_durably(path, build_report(store, number).encode())
     say(f"finding {number} written to {path}")
     return {"finding": number, "report": str(path)}
 

@@ -1,14 +1,46 @@
-"""Arguments that several verbs share."""
+"""Arguments that several verbs share, and verbs that the package fedlens-research brings."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
 from dataclasses import fields
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
 from fedlens.foundation.errors import WrongUse
+
+GROUP = "fedlens.verbs"
+MISSING = (
+    "comes with the package fedlens-research, which is not installed: in a checkout of fedlens, "
+    "`pip install ./research`"
+)
+
+
+def add_research_verb(
+    verbs: argparse._SubParsersAction[argparse.ArgumentParser], name: str, about: str, *, entry: str
+) -> None:
+    """Add a verb that another package carries out.
+
+    Args:
+        verbs: where it is added.
+        name: of the verb.
+        about: its line of the help where the package is not installed.
+        entry: name of the entry point in the group ``fedlens.verbs``: a function that adds the
+            verb's parser to ``verbs``.
+    """
+    for point in entry_points(group=GROUP, name=entry):
+        point.load()(verbs)
+        return
+    parser = verbs.add_parser(name, help=about, add_help=False)
+    parser.add_argument("words", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    parser.set_defaults(run=_refuse, refused=name)
+
+
+def _refuse(args: argparse.Namespace) -> int:
+    raise WrongUse(f"{args.refused!r} {MISSING}")
+
 
 MOST_SEED = 1_000_000
 SEEDS, QUICK_SEEDS = (0, 1, 2), (0,)
@@ -40,7 +72,7 @@ def add_seeds_flag(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def chosen(args: argparse.Namespace, *names: str) -> dict[str, Any]:
+def select_flags(args: argparse.Namespace, *names: str) -> dict[str, Any]:
     """The flags of these names as keyword arguments."""
     return {name: getattr(args, name) for name in names}
 
@@ -48,7 +80,7 @@ def chosen(args: argparse.Namespace, *names: str) -> dict[str, Any]:
 def given_settings(kind: type[Any], args: argparse.Namespace) -> dict[str, Any]:
     """The flags that are fields of a dataclass of settings, by name."""
     names = [one.name for one in fields(kind) if one.name in args]
-    return chosen(args, *names)
+    return select_flags(args, *names)
 
 
 def parse_seeds(texts: Sequence[str], *, quick: bool) -> tuple[int, ...]:
@@ -65,7 +97,7 @@ def parse_seeds(texts: Sequence[str], *, quick: bool) -> tuple[int, ...]:
     return tuple(dict.fromkeys(int(text) for text in texts))
 
 
-def made_folder(out: Path) -> Path:
+def make_out_folder(out: Path) -> Path:
     """The folder of ``--out``, which is there from now on.
 
     Raises:

@@ -84,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
 
     kept = open_run(args.run_dir, store=args.store)
     if args.action == "refill":
-        from fedlens.api.refills import refill
+        from fedlens.api.label_curves import refill
 
         added = refill(kept, args.requested, args.count)
         say(f"{added} more samples of class {args.requested}, at no cost to privacy")

@@ -27,13 +27,13 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     )
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     for name, about, run in (
-        ("show", "list what was spent, entry by entry, and both accountants' sums", show),
+        ("show", "list what was spent, entry by entry, and both accountants' sums", show_ledger),
         (
             "verify",
             "check the chain of hashes, and that checkpoint, store and population agree",
-            verify,
+            verify_ledger,
         ),
-        ("export", "all that an outside auditor needs to recompute the figures", export),
+        ("export", "all that an outside auditor needs to recompute the figures", export_ledger),
     ):
         action = actions.add_parser(
             name,
@@ -43,7 +43,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         )
         add_run_argument(action)
         action.set_defaults(run=run)
-        if run is export:
+        if run is export_ledger:
             _add_export_flags(action)
         else:
             add_json_flag(action)
@@ -56,7 +56,7 @@ def _add_export_flags(action: argparse.ArgumentParser) -> None:
     action.add_argument("--out", type=Path, help="file to write; standard output by default")
 
 
-def show(args: argparse.Namespace) -> int:
+def show_ledger(args: argparse.Namespace) -> int:
     """Print every entry, then the sums."""
     from fedlens.accountant.statement import statement
     from fedlens.server.learning.builds_on import with_cost
@@ -90,7 +90,7 @@ def _in_short(event: Event) -> str:
     return f"once  {noise}  sensitivity={event.sensitivity:g}"
 
 
-def verify(args: argparse.Namespace) -> int:
+def verify_ledger(args: argparse.Namespace) -> int:
     """Check the chain against itself, the settings, the checkpoint, the store, the population."""
     from fedlens.server.ledger.run_ledger import population_of, spending_of
     from fedlens.server.run.directory import RunDirectory
@@ -108,7 +108,7 @@ def verify(args: argparse.Namespace) -> int:
     return 0
 
 
-def export(args: argparse.Namespace) -> int:
+def export_ledger(args: argparse.Namespace) -> int:
     """Write the export, of a ledger that holds."""
     from fedlens.accountant.ledger.export import as_csv, export_of
     from fedlens.foundation.files import write_durably

@@ -30,16 +30,16 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     )
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     for name, about, run in (
-        ("create", "fix a population's unit, δ and budget, once and for all", create),
-        ("show", "what all its runs have spent, and what is left", show),
-        ("verify", "check the chain of hashes of its ledger", verify),
+        ("create", "fix a population's unit, δ and budget, once and for all", create_population),
+        ("show", "what all its runs have spent, and what is left", show_population),
+        ("verify", "check the chain of hashes of its ledger", verify_population),
     ):
         description = about[0].upper() + about[1:] + "."
-        terms = " --epsilon 8 --delta 1e-5 --unit user" * (run is create)
+        terms = " --epsilon 8 --delta 1e-5 --unit user" * (run is create_population)
         example = f"example: fedlens population {name} clinic{terms}"
         action = actions.add_parser(name, help=about, description=description, epilog=example)
         action.add_argument("name", metavar="NAME", help=NAME_HELP)
-        if run is create:
+        if run is create_population:
             _add_terms(action)
         add_json_flag(action)
         action.set_defaults(run=run)
@@ -59,7 +59,7 @@ def _add_registry_actions(
     listed.add_argument("name", metavar="NAME", help=NAME_HELP)
     listed.add_argument("--node", type=int, help="list the users of this node one by one")
     add_json_flag(listed)
-    listed.set_defaults(run=members)
+    listed.set_defaults(run=list_members)
     revoked = actions.add_parser(
         "revoke",
         help="let a user or a node take part in nothing any more, from the next round on",
@@ -73,7 +73,7 @@ def _add_registry_actions(
     which.add_argument("--node", type=int, metavar="POSITION", help="partition-id of a node")
     revoked.add_argument("--undo", action="store_true", help="let them take part again")
     add_json_flag(revoked)
-    revoked.set_defaults(run=revoke)
+    revoked.set_defaults(run=revoke_member)
 
 
 def _add_terms(action: argparse.ArgumentParser) -> None:
@@ -101,7 +101,7 @@ def _add_terms(action: argparse.ArgumentParser) -> None:
     )
 
 
-def create(args: argparse.Namespace) -> int:
+def create_population(args: argparse.Namespace) -> int:
     """Make a population."""
     from fedlens.accountant.ledger.population import Population, PopulationError, PopulationTerms
 
@@ -126,7 +126,7 @@ def create(args: argparse.Namespace) -> int:
     return 0
 
 
-def show(args: argparse.Namespace) -> int:
+def show_population(args: argparse.Namespace) -> int:
     """Print what was spent, run by run."""
     population = _read(args.name)
     terms, spent = population.terms, population.spent()
@@ -157,7 +157,7 @@ def show(args: argparse.Namespace) -> int:
     return 0
 
 
-def verify(args: argparse.Namespace) -> int:
+def verify_population(args: argparse.Namespace) -> int:
     """Check the chain; a ledger that was changed fails with the line at fault."""
     ledger = _read(args.name).ledger
     say(f"the population's ledger holds: {len(ledger)} grants, head {ledger.head[:16]}")
@@ -166,7 +166,7 @@ def verify(args: argparse.Namespace) -> int:
     return 0
 
 
-def members(args: argparse.Namespace) -> int:
+def list_members(args: argparse.Namespace) -> int:
     """List nodes, and the users of one."""
     from fedlens.store import open_store
 
@@ -194,7 +194,7 @@ def members(args: argparse.Namespace) -> int:
     return 0
 
 
-def revoke(args: argparse.Namespace) -> int:
+def revoke_member(args: argparse.Namespace) -> int:
     """Revoke somebody, or take that back."""
     from fedlens.store import open_store
 

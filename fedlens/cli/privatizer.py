@@ -3,15 +3,116 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fedlens.cli import VERBS
-from fedlens.cli.flags import add_json_flag
-from fedlens.cli.output import print_json, say
-from fedlens.cli.own_records import add_apply
-from fedlens.cli.privatizer_attack import add_attack
-from fedlens.cli.research import add_research_verb
+from fedlens.cli.flags import add_json_flag, add_research_verb, given_settings
+from fedlens.cli.output import print_json, say, tell
+from fedlens.cli.own_records import add_apply, add_column_flags, with_columns
 from fedlens.foundation.errors import ExitStatus, WrongUse
+
+if TYPE_CHECKING:
+    from fedlens.foundation.tables import Row
+    from fedlens.privatizers.attacks.filter_attack import FilterAttack
+
+DATA = "embedded-mnist-thickness"
+COLUMNS = (
+    "attacker", "knows", "releases", "records", "reads", "interval", "nats at least", "seconds",
+)  # fmt: skip
+
+
+def add_attack(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """The action and its flags."""
+    parser = actions.add_parser(
+        "attack",
+        help="attack a filter from its file alone, by attackers who know it and others who do not",
+        description="Attack any filter: one that a curve or study kept or a run trained, whose "
+        "weights the attackers have as every device does, or an exported .pt2 or .onnx, of which "
+        "they see releases alone. Prints what each knows and reads, the strongest first. "
+        "Simulation only: attackers learn from the source's raw records, all that are not tested "
+        "on.",
+        epilog="example: fedlens privatizer attack runs/privatizer-alpha/filters/FILE.safetensors "
+        "--quick",
+    )
+    add = parser.add_argument
+    add("filter", type=Path, metavar="FILTER", help="file of filters/ of a curve or study, a "
+        "run's folder, or an exported .pt2 or .onnx")  # fmt: skip
+    add("--data", default=DATA, help="source of records and attribute (default: %(default)s)")
+    add_column_flags(parser)
+    add("--releases", nargs="+", type=int, default=[1], metavar="N",
+        help="releases of each record that attackers see (default: 1)")  # fmt: skip
+    add("--fresh-noise", action="store_true",
+        help="each release has noise of its own also where the filter asks devices to repeat it "
+        "(what devices without a key release)")  # fmt: skip
+    add(
+        "--trusted",
+        action="store_true",
+        help="FILTER is a .pt2 of your own: reading one runs what code its maker put there",
+    )
+    add("--attackers", nargs="+", default=[], metavar="NAME",
+        help="only these, of code, decode, residual, features, logistic, trees, same, wide, "
+        "formula (computes the attribute where the data has a formula; default: all)")  # fmt: skip
+    add("--records", type=int, metavar="N",
+        help="labelled records that attackers have at most (default: all there are)")  # fmt: skip
+    add("--seed", type=int, default=0, help="of parts, noise and attackers (default: 0)")
+    add("--quick", action="store_true", help="fewer records and steps, for a look")
+    add("--data-dir", help="folder of the data sets' files")
+    add_json_flag(parser)
+    parser.set_defaults(run=run_attack)
+
+
+def run_attack(args: argparse.Namespace) -> int:
+    """Attack, print the strongest first."""
+    from fedlens.api.attacks import AttackSettings, attack
+    from fedlens.privatizers.attacks.filter_attack import strongest
+    from fedlens.privatizers.private_data import PrivateDataError
+    from fedlens.privatizers.protocol import PrivatizerError
+
+    data = with_columns(args)
+    try:
+        asked = AttackSettings(**given_settings(AttackSettings, args))
+        found = attack(args.filter, data, asked, tell=tell)
+    except (PrivatizerError, PrivateDataError) as error:
+        raise WrongUse(str(error)) from None
+    _print(found, data)
+    if args.json:
+        rows = [one.row() for one in found]
+        print_json({"data": data, "attacks": rows, "strongest": strongest(found).row()})
+    return ExitStatus.DONE
+
+
+def _print(found: Sequence[FilterAttack], data: str) -> None:
+    from fedlens.foundation.tables import print_table, table_of
+    from fedlens.privatizers.attacks.filter_attack import strongest
+
+    ordered = sorted(found, key=lambda one: -one.balanced)
+    rows: list[Row] = [
+        {
+            "attacker": one.name,
+            "knows": one.knows,
+            "releases": one.releases,
+            "records": one.records,
+            "reads": f"{one.balanced:.3f}",
+            "interval": f"{one.low:.3f} to {one.high:.3f}",
+            "nats at least": f"{one.nats:.4f}",
+            "seconds": f"{one.seconds:.0f}",
+        }
+        for one in ordered
+    ]
+    print_table(table_of(rows, COLUMNS))
+    best = strongest(found)
+    say()
+    say(
+        f"strongest: {best.name} reads {best.balanced:.3f} (balanced accuracy) of the sensitive "
+        f"attribute of {data}, knows {best.knows}"
+    )
+    if not any("weights" in one.knows for one in found):
+        say("no attacker here has the filter's weights; devices do: attack the kept file too")
+    say("an attack is an estimate from below: a better attacker may come")
+    say("simulation only: raw records trained the attackers, no budget was kept")
+
 
 KINDS = ("torch", "onnx")
 CURVE = "a curve of utility against leakage, every point attacked afresh"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from fedlens.api.runs import Run
     from fedlens.store.records import Purpose
 
-PURPOSES = ("curated", "faithful", "strip")
+KINDS = ("curated", "faithful", "strip")
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -30,7 +30,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     add = parser.add_argument
     add(
         "--kind",
-        choices=PURPOSES,
+        choices=KINDS,
         help="curated, for labels and students; faithful, to look for faults; or the strip of a "
         "round (default: curated, or the strip where a round is given)",
     )
@@ -62,8 +62,8 @@ def run(args: argparse.Namespace) -> int:
     if args.beside is not None:
         written = {"contact_sheet": _draw_beside(run, args.beside, args.rows, args.png)}
     else:
-        purpose: Purpose = args.kind or ("curated" if args.round is None else "strip")
-        written = _draw(run, purpose, args)
+        kind: Purpose = args.kind or ("curated" if args.round is None else "strip")
+        written = _draw(run, kind, args)
     for place in written.values():
         say(place)
     if args.json:
@@ -76,7 +76,7 @@ def _check_ending(flag: str, path: Path | None, ending: str) -> None:
         raise WrongUse(f"{flag} {path}: name a file that ends in {ending}")
 
 
-def _draw(run: Run, purpose: Purpose, args: argparse.Namespace) -> dict[str, str]:
+def _draw(run: Run, kind: Purpose, args: argparse.Namespace) -> dict[str, str]:
     """The contact sheet and, where asked for, the archive: the place of each."""
     from fedlens.simulations.engine import draw_sheet
     from fedlens.store import open_store
@@ -86,14 +86,14 @@ def _draw(run: Run, purpose: Purpose, args: argparse.Namespace) -> dict[str, str
             store,
             run.directory,
             run.id,
-            purpose=purpose,
+            purpose=kind,
             round_number=args.round,
             rows=args.rows,
             path=args.png,
         )
     if args.export is None:
         return {"contact_sheet": sheet}
-    run.export(args.export, purpose=purpose, round=args.round)
+    run.export(args.export, kind=kind, round=args.round)
     return {"contact_sheet": sheet, "export": str(args.export)}
 
 
@@ -106,10 +106,10 @@ def _draw_beside(run: Run, other: str, rows: int, png: Path | None) -> str:
     if other:
         wanted.append((open_run(other), "faithful"))
     sheets = []
-    for one, purpose in wanted:
-        found = one.samples(purpose=purpose)
+    for one, kind in wanted:
+        found = one.samples(kind=kind)
         sheets.append(
-            Sheet(f"{one.path.name}: {purpose}", found.images, found.labels, found.provenance.words)
+            Sheet(f"{one.path.name}: {kind}", found.images, found.labels, found.provenance.words)
         )
     path = png or run.path / "pictures" / "beside.png"
     draw_beside(sheets, rows=rows, path=path)

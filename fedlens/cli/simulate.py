@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from fedlens.api.presets import preset_names
 from fedlens.api.simulations import TRANSPORTS, SimulationSettings, prepare, train
 from fedlens.cli import VERBS
-from fedlens.cli.flags import add_json_flag, chosen, given_settings
+from fedlens.cli.flags import add_json_flag, given_settings, select_flags
 from fedlens.cli.output import figure, print_json, program, round_bar, say
 from fedlens.cli.profile import show_profile
 from fedlens.foundation.errors import ExitStatus
@@ -120,7 +120,7 @@ def finish(args: argparse.Namespace, config: Config, directory: RunDirectory) ->
     if warning := describe_noise(config):
         say(warning)
     with round_bar() as observer, profiled() as profile:
-        asked = SimulationSettings(**chosen(args, "store", "transport", "student"))
+        asked = SimulationSettings(**select_flags(args, "store", "transport", "student"))
         made = train(config, directory, asked, observer)
     summary = made.summary
     if args.profile:

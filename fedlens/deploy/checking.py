@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import socket
-import ssl
 import stat
 import time
 import urllib.error
@@ -14,19 +13,21 @@ from email.utils import parsedate_to_datetime
 from importlib.metadata import version
 from pathlib import Path
 
-from fedlens.deploy.asking import Address, Unreachable, address_of, ask
 from fedlens.deploy.background import running
 from fedlens.deploy.certificates import certificate_problems
 from fedlens.deploy.keys import UnusableKey, read_public_key
 from fedlens.deploy.layout import (
+    FLOWER,
+    HEALTH,
     SETTINGS,
+    STATUS,
     DeployError,
     NodeSettings,
     OperatorSettings,
     SuperLinkSettings,
     read_folder,
 )
-from fedlens.deploy.names import FLOWER, HEALTH, STATUS
+from fedlens.deploy.status import Address, Unreachable, address_of, ask, fetch
 from fedlens.foundation.code_digest import code_sha256
 from fedlens.foundation.errors import FedlensError
 
@@ -166,14 +167,7 @@ def _there(folder: Path, settings: NodeSettings | OperatorSettings) -> Iterator[
 
 def _skew(address: Address) -> float:
     """Seconds by which this clock is ahead of the SuperLink's, to the second."""
-    request = urllib.request.Request(f"https://{address.place}{HEALTH}")
-    try:
-        context = ssl.create_default_context(cafile=str(address.authority))
-        with urllib.request.urlopen(request, timeout=10, context=context) as answer:  # noqa: S310
-            said = answer.headers["date"]
-    except OSError as error:
-        reason = getattr(error, "reason", error)
-        raise Unreachable(f"the SuperLink at {address.place} does not answer: {reason}") from None
+    said = fetch(address, HEALTH, 10.0, lambda answer: answer.headers["date"])
     return time.time() - parsedate_to_datetime(said).timestamp() if said else 0.0
 
 

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from string import Template
 
 import tomli_w
 
+import fedlens
 from fedlens.deploy.certificates import Issued, issue_server, make_authority, read_certificate
-from fedlens.deploy.containers import write_containers
 from fedlens.deploy.keys import NAME, new_node_key, new_token, read_public_key, token_line
-from fedlens.deploy.layout import SETTINGS, DeployError
-from fedlens.deploy.names import CONTRACT
-from fedlens.deploy.scripts import write_scripts
+from fedlens.deploy.layout import CONTRACT, SETTINGS, DeployError, read_folder
 from fedlens.foundation.code_digest import code_sha256
 from fedlens.foundation.files import write_durably
 
+TEMPLATES = Path(__file__).with_name("templates")
+CPU_INDEX = "--index-url https://download.pytorch.org/whl/cpu"
+PLAIN = {"base": "python:3.12-slim", "python": "python", "packages": "", "suffix": "", "tag": ""}
+CUDA = {
+    "base": "nvidia/cuda:12.8.1-runtime-ubuntu24.04",
+    "python": "/opt/venv/bin/python",
+    "packages": " python3 python3-venv",
+    "suffix": ".cuda",
+    "tag": "-cuda",
+}
+VENV = b"RUN python3 -m venv /opt/venv\nENV PATH=/opt/venv/bin:$PATH\nCOPY *.whl"
 NODE_PORT = 9501
 ROSTER = "nodes.pub"
 """In a node's folder: the public keys of all nodes, for secure sums."""
@@ -252,3 +263,59 @@ def _make(folder: Path) -> None:
 
 def _write(path: Path, content: bytes) -> None:
     write_durably(path, content, private=True)
+
+
+def render_template(template: str, **values: object) -> bytes:
+    """A template with its names filled in; one that is missing raises ``KeyError``."""
+    text = (TEMPLATES / template).read_text(encoding="utf-8")
+    return Template(text).substitute(values).encode()
+
+
+def write_scripts(folder: Path) -> None:
+    """Write ``start.sh`` and the systemd unit of a folder."""
+    settings = read_folder(folder, floor=False)
+    start = folder / "start.sh"
+    write_durably(start, render_template("start.sh"), private=True)
+    start.chmod(0o700)
+    unit = render_template(
+        "service.unit", role=settings.role, name=folder.name, python=sys.executable
+    )
+    write_durably(folder / f"fedlens-{folder.name}.service", unit, private=True)
+
+
+def write_containers(folder: Path, nodes: Sequence[str], port: int) -> None:
+    """Write ``containers``, ``kubernetes`` and ``proxy``; nothing in them is secret."""
+    version = fedlens.__version__
+    containers = folder / "containers"
+    containers.mkdir(mode=0o700)
+    _write(
+        containers / "Dockerfile",
+        render_template("Dockerfile", version=version, index=CPU_INDEX, **PLAIN),
+    )
+    cuda = render_template("Dockerfile", version=version, index="", **CUDA)
+    _write(containers / "Dockerfile.cuda", cuda.replace(b"COPY *.whl", VENV, 1))
+    _write(containers / "compose.yaml", compose(nodes, port, version))
+    base = folder / "kubernetes"
+    base.mkdir(mode=0o700)
+    _write(base / "kustomization.yaml", kustomization(nodes))
+    _write(base / "superlink.yaml", render_template("superlink.yaml", port=port, version=version))
+    for name in nodes:
+        _write(base / f"{name}.yaml", render_template("node.yaml", name=name, version=version))
+    (folder / "proxy").mkdir(mode=0o700)
+    _write(
+        folder / "proxy" / "nginx.conf",
+        render_template("nginx.conf", name="fedlens.example", port=port),
+    )
+
+
+def compose(nodes: Sequence[str], port: int, version: str) -> bytes:
+    """A compose file that runs the whole federation on one machine."""
+    parts = (render_template("compose-node.yaml", name=name, version=version) for name in nodes)
+    return render_template("compose.yaml", port=port, version=version) + b"".join(parts)
+
+
+def kustomization(nodes: Sequence[str]) -> bytes:
+    """A kustomize base of everything."""
+    return render_template("kustomization.yaml") + b"".join(
+        f'  - "{n}.yaml"\n'.encode() for n in nodes
+    )

@@ -7,13 +7,80 @@ are relative to the folder, so that it can be moved.
 
 from __future__ import annotations
 
+import hashlib
+import os
+import shutil
+import stat
+import tempfile
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fedlens.foundation.errors import WrongUse
+
+MEMORY = Path("/dev/shm")  # noqa: S108  (the folder is made for its owner alone, and checked)
+
+
+@contextmanager
+def ephemeral_folder(folder: Path, named: str) -> Iterator[Path]:
+    """A folder that is empty now and gone when the context ends, for its owner alone (0700).
+
+    What a process that was killed left behind is removed before anything new is written.
+
+    Args:
+        folder: the deployment's, from which the place is named.
+        named: the ``state`` setting; empty for memory.
+
+    Raises:
+        DeployError: the place belongs to another user.
+    """
+    place = state_place(folder, named)
+    _remove(place)
+    try:
+        place.mkdir(mode=0o700, parents=named != "")
+    except FileExistsError:
+        raise DeployError(f"{place} belongs to another user: set state in deploy.toml") from None
+    try:
+        yield place
+    finally:
+        _remove(place)
+
+
+def state_place(folder: Path, named: str) -> Path:
+    """Where the state of a deployment's folder lies."""
+    if named:
+        return (folder / named).absolute()
+    memory = MEMORY if os.access(MEMORY, os.W_OK) else Path(tempfile.gettempdir())
+    tag = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:16]
+    return memory / f"fedlens-{os.getuid()}-{tag}"
+
+
+def wipe_state(folder: Path, named: str) -> None:
+    """Remove what processes that were killed left, once none of the folder's runs."""
+    _remove(state_place(folder, named))
+
+
+def _remove(place: Path) -> None:
+    try:
+        status = place.lstat()
+    except FileNotFoundError:
+        return
+    if status.st_uid == os.getuid() and stat.S_ISDIR(status.st_mode):
+        shutil.rmtree(place, ignore_errors=True)
+
+
+FLOWER = "1.41.0"
+"""The Flower whose extension points are used."""
+HEALTH, METRICS, STATUS = "/health", "/metrics", "/fedlens/status"
+CONTRACT = "federation.toml"
+"""File of the owners' contract in a machine's folder."""
+OWN_DATA = "federation"
+"""``data.name`` of a run that goes by the contract in the SuperLink's folder."""
+
 
 SETTINGS = "deploy.toml"
 Port = Annotated[int, Field(ge=1, le=65535)]

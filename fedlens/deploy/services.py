@@ -12,16 +12,15 @@ from typing import NoReturn
 
 import tomli_w
 
-from fedlens.deploy.launching import launch
 from fedlens.deploy.layout import (
     DeployError,
     NodeSettings,
     OperatorSettings,
     SuperLinkSettings,
+    ephemeral_folder,
     read_folder,
 )
-from fedlens.deploy.state_folder import ephemeral_folder
-from fedlens.deploy.supervise import Program, Supervisor, this_python
+from fedlens.deploy.supervise import Program, Supervisor, launch, this_python
 from fedlens.foundation.files import write_durably
 from fedlens.foundation.logs import set_up_logs
 from fedlens.foundation.offline import SILENT

@@ -1,16 +1,132 @@
-"""How a federation and its runs go, in one answer and in lines for people."""
+"""How a federation and its runs go: asked of the SuperLink over TLS, or read on its machine."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import os
+import ssl
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from http.client import HTTPResponse
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
-from fedlens.accountant.wording import shown
-from fedlens.deploy.asking import Unreachable, address_of, ask
-from fedlens.deploy.layout import DeployError, NodeSettings, SuperLinkSettings, read_folder
-from fedlens.deploy.names import STATUS
-from fedlens.deploy.run_reports import run_reports
+from fedlens.deploy.layout import (
+    STATUS,
+    DeployError,
+    DeploySettings,
+    NodeSettings,
+    OperatorSettings,
+    SuperLinkSettings,
+    read_folder,
+)
+from fedlens.foundation.errors import FedlensError
+
+Answer = TypeVar("Answer")
+
+
+class Unreachable(FedlensError):
+    """A SuperLink that gave no answer; the message says why."""
+
+
+class Address(NamedTuple):
+    """Where a SuperLink is, and how it is asked."""
+
+    place: str
+    """``HOST:PORT``."""
+    authority: Path
+    token: str = ""
+
+
+def address_of(folder: Path, settings: DeploySettings) -> Address:
+    """The SuperLink of a folder of any kind."""
+    if isinstance(settings, SuperLinkSettings):
+        host = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host  # noqa: S104
+        return Address(f"{host}:{settings.port}", folder / settings.ca)
+    token = read_token(folder / settings.token) if isinstance(settings, OperatorSettings) else ""
+    return Address(settings.superlink, folder / settings.ca, token)
+
+
+def read_token(path: Path) -> str:
+    """An operator's token from its file.
+
+    Raises:
+        DeployError: it cannot be read, or others can read it too.
+    """
+    try:
+        if path.stat().st_mode & 0o077:
+            raise DeployError(f"{path} can be read by others: chmod 600 {path}")
+        return path.read_text(encoding="ascii").strip()
+    except OSError as error:
+        raise DeployError(f"{path}: {error.strerror}; put the operator's token there") from None
+    except UnicodeDecodeError:
+        raise DeployError(f"{path} holds no token: put the operator's there") from None
+
+
+def ask(address: Address, page: str, timeout: float = 10.0) -> Any:
+    """The JSON of one of the SuperLink's pages.
+
+    Raises:
+        Unreachable: nothing answers there, its certificate is not trusted, or it refuses.
+    """
+    return fetch(address, page, timeout, lambda answer: json.loads(answer.read() or b"null"))
+
+
+def fetch(
+    address: Address, page: str, timeout: float, take: Callable[[HTTPResponse], Answer]
+) -> Answer:
+    """What ``take`` makes of the SuperLink's answer.
+
+    Raises:
+        Unreachable: nothing answers there, its certificate is not trusted, or it refuses.
+    """
+    request = urllib.request.Request(f"https://{address.place}{page}")
+    if address.token:
+        request.add_header("authorization", f"Bearer {address.token}")
+    try:
+        context = ssl.create_default_context(cafile=str(address.authority))
+        with urllib.request.urlopen(request, timeout=timeout, context=context) as answer:  # noqa: S310
+            return take(answer)
+    except urllib.error.HTTPError as error:
+        raise Unreachable(f"the SuperLink at {address.place} refuses ({error.code})") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "reason", error)
+        raise Unreachable(f"the SuperLink at {address.place} does not answer: {reason}") from None
+
+
+STATUS_FILE = "status.json"
+GOES_ON = "its process ended; `fedlens deploy run` with --name {} goes on"
+
+
+def run_reports(runs: Path) -> list[dict[str, Any]]:
+    """One report a run, in the order of their names; a damaged one says so."""
+    found = []
+    for folder in sorted(runs.glob("*")):
+        path = folder / STATUS_FILE
+        try:
+            report = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            report = {"status": "begun" if folder.is_dir() else "unreadable"}
+        if isinstance(report, dict):
+            if report.get("status") == "running" and _left(folder):
+                report |= {"status": "interrupted", "reason": GOES_ON.format(folder.name)}
+            found.append({**report, "name": folder.name, "path": str(folder)})
+    return found
+
+
+def _left(folder: Path) -> bool:
+    """Whether the process that trained in a run's folder is no more, by the number in its lock.
+
+    The lock itself is not tried: a process that begins meanwhile would take it for another's.
+    """
+    try:
+        os.kill(int((folder / "lock").read_text(encoding="ascii")), 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, ValueError, OverflowError):
+        return False
+    return False
 
 
 def federation_status(folder: Path) -> dict[str, Any]:
@@ -69,4 +185,6 @@ def _run_lines(run: Mapping[str, Any]) -> list[str]:
 
 
 def _epsilon(value: float | None) -> str:
+    from fedlens.accountant.wording import shown
+
     return shown(float("inf") if value is None else value)

@@ -11,23 +11,25 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import os
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from fedlens.deploy.bundles import refuse_code
 from fedlens.deploy.gate import Gate, Page
 from fedlens.deploy.keys import Operators, UnusableKey, read_public_key
-from fedlens.deploy.launching import launch
-from fedlens.deploy.layout import DeployError, SuperLinkSettings, read_role
+from fedlens.deploy.layout import (
+    CONTRACT,
+    METRICS,
+    STATUS,
+    SuperLinkSettings,
+    read_role,
+)
 from fedlens.deploy.metrics import server_metrics
-from fedlens.deploy.names import CONTRACT, FLOWER, METRICS, STATUS
-from fedlens.deploy.run_reports import run_reports
-from fedlens.deploy.run_rule import only_without_code
-from fedlens.foundation.logs import set_up_logs
-from fedlens.foundation.offline import stay_offline
+from fedlens.deploy.status import run_reports
+from fedlens.deploy.supervise import launch, prepare_process
 
 logger = logging.getLogger("fedlens.deploy.superlink")
 
@@ -156,21 +158,16 @@ def main(arguments: list[str]) -> None:
     Raises:
         DeployError: another Flower is installed than the one whose extension points are used.
     """
-    stay_offline()
-    os.umask(0o077)
-    import flwr
+    prepare_process()
     from flwr.superlink import extensions
     from flwr.superlink.cli.flower_superlink import flower_superlink
     from flwr.superlink.servicer.control import control_handlers
     from starlette.middleware import Middleware
 
-    if flwr.__version__ != FLOWER:
-        raise DeployError(f"Flower {flwr.__version__} is installed: install flwr=={FLOWER}")
-    set_up_logs()
     service = Service(Path(arguments[0]))
     gate = Middleware(Gate, operators=service.operators, pages=service.pages())
     settings: SuperLinkSettings = read_role(Path(arguments[0]), SuperLinkSettings)
-    start_run = only_without_code(control_handlers.start_run, settings.trusted_bundles)
+    start_run = refuse_code(control_handlers.start_run, settings.trusted_bundles)
     control_handlers.__dict__["start_run"] = start_run
     extensions.get_middleware = lambda: (gate,)
     extensions.get_lifespan_contexts = lambda: (service.lifespan,)

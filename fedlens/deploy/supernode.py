@@ -10,20 +10,16 @@ that an operator submits has no signatures in 1.41. So this takes that check's p
 from __future__ import annotations
 
 import logging
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from fedlens.deploy.bundles import bundle_problem
-from fedlens.deploy.launching import launch
-from fedlens.deploy.layout import DeployError, NodeSettings, read_role
+from fedlens.deploy.layout import METRICS, DeployError, NodeSettings, read_role
 from fedlens.deploy.metrics import NodeCounts, node_metrics
-from fedlens.deploy.names import FLOWER, METRICS
+from fedlens.deploy.supervise import launch, prepare_process
 from fedlens.foundation.code_digest import code_sha256
-from fedlens.foundation.logs import set_up_logs
-from fedlens.foundation.offline import stay_offline
 
 logger = logging.getLogger("fedlens.deploy.supernode")
 
@@ -43,7 +39,7 @@ def check_code(settings: NodeSettings) -> None:
         )
 
 
-def guarded(pull: Callable[..., Any], settings: NodeSettings, counts: NodeCounts) -> Any:
+def guard_pull(pull: Callable[..., Any], settings: NodeSettings, counts: NodeCounts) -> Any:
     """Flower's step that takes a message, with our judgement of bundles in place of its own."""
 
     def pull_and_store(**kwargs: Any) -> Any:
@@ -63,7 +59,7 @@ def guarded(pull: Callable[..., Any], settings: NodeSettings, counts: NodeCounts
     return pull_and_store
 
 
-def judge(settings: NodeSettings, counts: NodeCounts) -> Callable[[Any, Any], bool]:
+def judge_bundles(settings: NodeSettings, counts: NodeCounts) -> Callable[[Any, Any], bool]:
     """Whether a bundle may be used here, said in the node's own log where it may not."""
 
     def accepted(fab: Any, _entities: Any) -> bool:
@@ -86,21 +82,16 @@ def main(arguments: list[str]) -> None:
     Raises:
         DeployError: Flower or fedlens are not the agreed ones.
     """
-    stay_offline()
-    os.umask(0o077)
-    import flwr
+    prepare_process()
     from flwr.supernode import main as node_api
     from flwr.supernode import start_client_internal as inner
     from flwr.supernode.cli.flower_supernode import flower_supernode
 
-    if flwr.__version__ != FLOWER:
-        raise DeployError(f"Flower {flwr.__version__} is installed: install flwr=={FLOWER}")
-    set_up_logs()
     settings: NodeSettings = read_role(Path(arguments[0]), NodeSettings)
     check_code(settings)
     counts = NodeCounts()
-    inner._pull_and_store_message = guarded(inner._pull_and_store_message, settings, counts)
-    inner.__dict__["_verify_fab"] = judge(settings, counts)
+    inner._pull_and_store_message = guard_pull(inner._pull_and_store_message, settings, counts)
+    inner.__dict__["_verify_fab"] = judge_bundles(settings, counts)
     node_api.create_app = _with_metrics(node_api.create_app, counts)
     sys.argv = ["flower-supernode", *arguments[1:]]
     flower_supernode()

@@ -15,11 +15,57 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from fedlens.foundation.errors import ExitStatus
+from fedlens.deploy.layout import FLOWER, DeployError
+from fedlens.foundation.errors import ExitStatus, FedlensError
+from fedlens.foundation.logs import set_up_logs
+from fedlens.foundation.offline import stay_offline
+
+PARENT_SECONDS = 1.0
+KILL_SECONDS = 20.0
+
+
+def launch(main: Callable[[list[str]], None], *, supervised: bool = False) -> None:
+    """Run a process's ``main`` with the command line's arguments.
+
+    Args:
+        main: what runs.
+        supervised: whether it is to end when the process that started it does, however that ends.
+    """
+    if supervised:
+        threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+    try:
+        main(sys.argv[1:])
+    except FedlensError as error:
+        sys.stderr.write(f"fedlens: {error}\n")
+        sys.exit(error.exit_status)
+
+
+def prepare_process() -> None:
+    """Set this process up for Flower's programs: offline, files for its owner alone, our logs.
+
+    Raises:
+        DeployError: another Flower is installed than the one whose extension points are used.
+    """
+    stay_offline()
+    os.umask(0o077)
+    import flwr
+
+    if flwr.__version__ != FLOWER:
+        raise DeployError(f"Flower {flwr.__version__} is installed: install flwr=={FLOWER}")
+    set_up_logs()
+
+
+def _end_with(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(PARENT_SECONDS)
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(KILL_SECONDS)
+    os.kill(os.getpid(), signal.SIGKILL)
+
 
 logger = logging.getLogger(__name__)
 

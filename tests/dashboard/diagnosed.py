@@ -6,8 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from fedlens.dashboard.faults.jobs import Question
-from fedlens.dashboard.faults.places import RunPlace
+from fedlens.dashboard.faults.jobs import Question, RunPlace
 from fedlens.diagnosis.stored_answers import FORMAT
 
 TURNED = {

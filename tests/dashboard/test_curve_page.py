@@ -11,7 +11,7 @@ import pytest
 from serving import Served
 from streamlit.testing.v1 import AppTest
 
-from fedlens.dashboard.widgets.tables import rows_of
+from fedlens.dashboard.widgets.display import rows_of
 from fedlens.store import (
     PrivatizerAttack,
     PrivatizerCurve,

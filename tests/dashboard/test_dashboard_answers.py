@@ -8,7 +8,7 @@ from typing import Any
 import populated
 import pytest
 
-from fedlens.dashboard.labelling.answers import take
+from fedlens.dashboard.labelling.answers import store_answers
 from fedlens.store import Store
 
 
@@ -42,7 +42,7 @@ def test_answers_are_stored_under_their_sample_and_acknowledged(
         answer("b", samples[0], labels[1], lead_ms=80),
         answer("c", samples[1], None),
     ]
-    receipts = take(store, project_id, user_id, events)
+    receipts = store_answers(store, project_id, user_id, events)
     assert said(store, project_id) == {
         samples[2]: labels[5],
         samples[0]: labels[1],
@@ -59,7 +59,7 @@ def test_answers_sent_again_change_nothing(project: tuple[Store, int, int]) -> N
     label = store.labels(project_id)[0].label_id
     batch = [answer("a", first, label), undo("u", first), answer("b", second, label)]
     for _ in range(3):
-        receipts = take(store, project_id, user_id, batch)
+        receipts = store_answers(store, project_id, user_id, batch)
     assert said(store, project_id) == {second: label}
     assert receipts.acked == ["a", "u", "b"]
     assert len(store.annotation_history(project_id)) == 3
@@ -70,12 +70,12 @@ def test_nothing_is_stored_after_a_refused_answer(project: tuple[Store, int, int
     first, second = (s.sample_id for s in store.queue(project_id, user_id, 2))
     label = store.labels(project_id)[0].label_id
     events = [answer("a", first, label), answer("b", 10**6, label), undo("u", second)]
-    receipts = take(store, project_id, user_id, events)
+    receipts = store_answers(store, project_id, user_id, events)
     assert said(store, project_id) == {first: label}
     assert receipts.acked == ["a"]
     assert receipts.error is not None
     assert "sample_id = 1000000" in receipts.error
-    assert take(store, project_id, user_id, []).error is None
+    assert store_answers(store, project_id, user_id, []).error is None
 
 
 def test_labels_and_samples_of_others_are_refused(project: tuple[Store, int, int]) -> None:
@@ -88,7 +88,7 @@ def test_labels_and_samples_of_others_are_refused(project: tuple[Store, int, int
         answer("a", theirs, store.labels(project_id)[0].label_id),
         answer("b", mine, foreign_label),
     ):
-        receipts = take(store, project_id, user_id, [event])
+        receipts = store_answers(store, project_id, user_id, [event])
         assert receipts.acked == []
         assert receipts.error is not None
     assert said(store, project_id) == {}
@@ -120,11 +120,11 @@ def test_what_cannot_be_read_is_never_stored(
     project: tuple[Store, int, int], payload: object
 ) -> None:
     store, project_id, user_id = project
-    receipts = take(store, project_id, user_id, payload)
+    receipts = store_answers(store, project_id, user_id, payload)
     assert store.annotation_history(project_id) == []
     assert receipts.acked == []
 
 
 def test_an_undo_with_nothing_to_undo_is_acknowledged(project: tuple[Store, int, int]) -> None:
     store, project_id, user_id = project
-    assert take(store, project_id, user_id, [undo("u")]).acked == ["u"]
+    assert store_answers(store, project_id, user_id, [undo("u")]).acked == ["u"]

@@ -20,11 +20,11 @@ from streamlit.testing.v1 import AppTest
 from test_dashboard_auth import inside
 
 from fedlens import dashboard
-from fedlens.dashboard.access import account, rate_limit
+from fedlens.dashboard.access import account, auth
 from fedlens.dashboard.access.account import require_later
 from fedlens.dashboard.access.auth import AuthMiddleware, SessionTokens
 from fedlens.dashboard.labelling.desk_api import desk_routes
-from fedlens.dashboard.widgets.plain_text import plain
+from fedlens.dashboard.widgets.markup import plain
 from fedlens.store import Role, Store, StoreError
 
 Opener = Callable[..., AppTest]
@@ -38,7 +38,7 @@ def store(store_at: tuple[str, Store]) -> Store:
 
 @pytest.fixture
 def tokens(store: Store, monkeypatch: pytest.MonkeyPatch) -> SessionTokens:
-    monkeypatch.setattr(rate_limit, "WRONG_DELAY", 0)
+    monkeypatch.setattr(auth, "WRONG_DELAY", 0)
     return SessionTokens(TOKEN, 8501, store)
 
 
@@ -112,13 +112,13 @@ def test_behind_tls_the_cookie_stays_within_tls(
 
 def test_how_long_a_wrong_try_takes_tells_nothing() -> None:
     async def seconds(work: float) -> float:
-        limit, began = rate_limit.GuessLimit(), anyio.current_time()
+        limit, began = auth.GuessLimit(), anyio.current_time()
         await limit.take_turn(lambda: time.sleep(work))
         return anyio.current_time() - began
 
     taken = [anyio.run(seconds, work) for work in (0.0, 0.2)]
     assert abs(taken[0] - taken[1]) < 0.1
-    assert min(taken) >= 0.99 * rate_limit.WRONG_DELAY
+    assert min(taken) >= 0.99 * auth.WRONG_DELAY
 
 
 def test_refused_tries_are_in_the_log_once_a_day(store: Store, tokens: SessionTokens) -> None:

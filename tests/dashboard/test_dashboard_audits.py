@@ -9,8 +9,8 @@ import populated
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from fedlens.dashboard.summary.audits import ALARM, KINDS, newest, table
-from fedlens.dashboard.widgets.tables import rows_of
+from fedlens.dashboard.summary.audits import ALARM, KINDS, build_audit_table, newest
+from fedlens.dashboard.widgets.display import rows_of
 from fedlens.store import AuditRecord, Store
 
 Opener = Callable[..., AppTest]
@@ -98,7 +98,7 @@ def test_the_table_of_runs_names_the_run_with_an_alarm(
 
 def test_membership_alarms_have_no_figures() -> None:
     bare = an_audit(kind="membership", lower_bound=None, cap=None, verdict="alarm")
-    row = rows_of(table([bare]))[0]
+    row = rows_of(build_audit_table([bare]))[0]
     assert row["ε at least"] == row["Estimate"] == row["Could show at most"] == "–"
 
 
@@ -108,6 +108,6 @@ def test_the_newest_of_each_kind_and_task_in_a_fixed_order() -> None:
     first = an_audit(words="One. Audited: the warmup task alone, user level.")
     second = an_audit(words="Two. Audited: the critic task alone, user level.")
     assert newest([first, second]) == [first, second]
-    audited = [row["Audited"] for row in rows_of(table([first, second]))]
+    audited = [row["Audited"] for row in rows_of(build_audit_table([first, second]))]
     assert audited == ["the critic task alone, user level", "the warmup task alone, user level"]
     assert set(KINDS) >= {"one-run", "one-shot", "noise", "membership"}

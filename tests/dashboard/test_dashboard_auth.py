@@ -22,9 +22,9 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from fedlens.dashboard.access import auth, rate_limit
+from fedlens.dashboard.access import auth
 from fedlens.dashboard.access.auth import SESSION_SECONDS, AuthMiddleware, SessionTokens
-from fedlens.dashboard.widgets.errors import DashboardError
+from fedlens.dashboard.widgets.options import DashboardError
 from fedlens.store import Store, accounts
 
 HTML = {"accept": "text/html"}
@@ -54,7 +54,7 @@ def tokens(store: Store) -> SessionTokens:
 
 @pytest.fixture
 def client(monkeypatch: pytest.MonkeyPatch, tokens: SessionTokens) -> TestClient:
-    monkeypatch.setattr(rate_limit, "WRONG_DELAY", 0)
+    monkeypatch.setattr(auth, "WRONG_DELAY", 0)
     return TestClient(AuthMiddleware(inside, tokens), follow_redirects=False)
 
 
@@ -271,25 +271,25 @@ def test_wrong_tries_in_parallel_wait_for_each_other() -> None:
     tries: list[float] = []
 
     async def guess() -> None:
-        limit = rate_limit.GuessLimit()
+        limit = auth.GuessLimit()
         async with anyio.create_task_group() as group:
             for _ in range(4):
                 group.start_soon(limit.take_turn, lambda: tries.append(time.monotonic()))
 
     began = time.monotonic()
     anyio.run(guess)
-    assert time.monotonic() - began >= 3.9 * rate_limit.WRONG_DELAY
+    assert time.monotonic() - began >= 3.9 * auth.WRONG_DELAY
     gaps = [later - before for before, later in itertools.pairwise(tries)]
     # a busy machine may be late with one and not with the next
-    assert min(gaps) >= 0.5 * rate_limit.WRONG_DELAY
+    assert min(gaps) >= 0.5 * auth.WRONG_DELAY
 
 
 def test_who_waits_too_long_is_turned_away_unchecked(monkeypatch) -> None:
-    monkeypatch.setattr(rate_limit, "LONGEST_WAIT", 0.1)
+    monkeypatch.setattr(auth, "LONGEST_WAIT", 0.1)
     refused = []
 
     async def guess() -> None:
-        limit = rate_limit.GuessLimit()
+        limit = auth.GuessLimit()
 
         async def one() -> None:
             try:

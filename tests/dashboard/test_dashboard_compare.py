@@ -9,12 +9,25 @@ import populated
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from fedlens.dashboard.compare.blind import TRIALS, BlindTest, p_value
-from fedlens.dashboard.compare.features import components, nearest, oddness
-from fedlens.dashboard.compare.sides import mean_pictures, same_but_seed
-from fedlens.dashboard.compare.statistics import differences
-from fedlens.dashboard.samples import map as sample_map
-from fedlens.dashboard.samples.order import COMMON, LIKE, ODD, STORED, arranged
+from fedlens.dashboard.samples import order as sample_map
+from fedlens.dashboard.samples.comparison import (
+    TRIALS,
+    BlindTest,
+    mean_pictures,
+    p_value,
+    same_but_seed,
+)
+from fedlens.dashboard.samples.order import (
+    COMMON,
+    LIKE,
+    ODD,
+    STORED,
+    components,
+    find_nearest,
+    oddness,
+    sort_samples,
+)
+from fedlens.dashboard.samples.statistics import differences
 from fedlens.store import SampleFilter, Store
 
 Opener = Callable[..., AppTest]
@@ -82,7 +95,7 @@ def test_an_odd_sample_is_odd_and_alike_ones_are_near() -> None:
     found = components(flat)
     assert int(oddness(found, [0] * 40).argmax()) == 7
     flat[20] = flat[3] + 0.001
-    assert nearest(components(flat), 3, 2) == [3, 20]
+    assert find_nearest(components(flat), 3, 2) == [3, 20]
 
 
 def test_pages_of_samples_are_ordered_and_mapped(store_at: tuple[str, Store]) -> None:
@@ -90,10 +103,10 @@ def test_pages_of_samples_are_ordered_and_mapped(store_at: tuple[str, Store]) ->
     populated.whole_run(store)
     page = store.samples(SampleFilter(purpose=store.batches("run-1")[-1].purpose))
     for order in (STORED, ODD, COMMON, LIKE):
-        found = arranged(page, order, page[4])
+        found = sort_samples(page, order, page[4])
         assert sorted(one.sample_id for one in found) == [one.sample_id for one in page]
-    assert arranged(page, LIKE, page[4])[0] == page[4]
-    assert len(sample_map.chart(page).to_dict()["datasets"]) == 1
+    assert sort_samples(page, LIKE, page[4])[0] == page[4]
+    assert len(sample_map.map_chart(page).to_dict()["datasets"]) == 1
 
 
 def test_two_runs_are_compared(open_page: Opener, store_at: tuple[str, Store]) -> None:

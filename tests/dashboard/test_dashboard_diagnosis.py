@@ -15,13 +15,12 @@ import populated
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from fedlens.api.kept_answers import keep_diagnosis, place_of_diagnosis
-from fedlens.dashboard import processes
-from fedlens.dashboard.faults import jobs, words
+from fedlens.api.diagnoses import keep_diagnosis, place_of_diagnosis
+from fedlens.dashboard import jobs as processes
+from fedlens.dashboard.faults import cards, jobs
 from fedlens.dashboard.faults.answer import UNEXPLAINED, AnswerError, percent, read_answer
-from fedlens.dashboard.faults.jobs import Diagnoses, Question
+from fedlens.dashboard.faults.jobs import Diagnoses, Question, RunPlace, list_places
 from fedlens.dashboard.faults.looks import pictures
-from fedlens.dashboard.faults.places import RunPlace, places
 from fedlens.dashboard.samples.images import base64_text
 from fedlens.diagnosis import report
 from fedlens.diagnosis.stored_answers import MOST_PICTURED
@@ -71,7 +70,7 @@ def test_other_explanations_are_named_with_how_likely_they_are() -> None:
     other = {"fault": "tilt", "says": "tilted", "likelihood": 0.04}
     doubtful = {**diagnosed.TURNED, "alternatives": [other], "certainty": 0.96}
     kept = read_answer(diagnosed.said(findings=[doubtful]))
-    assert words.by_numbers(kept.findings[0]) == (
+    assert cards.describe_alternatives(kept.findings[0]) == (
         "Tilted, 4.0% as likely. That it is this one: 96%, if it is one of the library alone."
     )
 
@@ -194,11 +193,11 @@ def test_only_so_many_questions_wait_and_one_is_answered_at_a_time(
     assert (refused.state, refused.why[:14]) == ("failed", "2 others wait ")
     second.ask(Question(place, "d"), [], 10)
     for _ in range(100):
-        if processes.running():
+        if processes.count_running():
             break
         time.sleep(0.05)
     time.sleep(0.3)
-    assert processes.running() == 1
+    assert processes.count_running() == 1
     asked = [(first, Question(place, "a")), (first, Question(place, "b"))]
     for diagnoses, question in [*asked, (second, Question(place, "d"))]:
         while (job := diagnoses.job(question)) is not None and job.state != "failed":
@@ -231,9 +230,9 @@ def test_runs_are_found_beside_the_store_and_where_the_variable_says(
         diagnosed.folder_of(tmp_path / name, name[-3:])
     (tmp_path / "here" / "none").mkdir()
     url = f"sqlite:///{tmp_path / 'here' / 'one' / 'store.db'}"
-    assert set(places(url)) == {"one", "two"}
+    assert set(list_places(url)) == {"one", "two"}
     monkeypatch.setenv("FEDLENS_RUNS", str(tmp_path / "there"))
-    assert set(places(url)) == {"one", "two", "ree"}
+    assert set(list_places(url)) == {"one", "two", "ree"}
 
 
 def test_a_fault_is_shown_on_synthetic_samples() -> None:
@@ -253,10 +252,10 @@ def test_a_fault_is_shown_on_synthetic_samples() -> None:
 def test_shares_and_chances_are_said_in_few_digits() -> None:
     assert [percent(share) for share in (0.311, 0.052, 1.0)] == ["31%", "5.2%", "100%"]
     finding = read_answer(FOUND).findings[0]
-    assert "fewer than one in a million" in words.sure(finding)
-    assert words.where(finding, 10) == "All classes alike"
-    assert words.elsewise(finding) == diagnosed.TURNED["otherwise"]
-    assert words.elsewise(replace(finding, otherwise="")) == words.OTHERWISE
+    assert "fewer than one in a million" in cards.describe_certainty(finding)
+    assert cards.describe_classes(finding, 10) == "All classes alike"
+    assert cards.describe_lookalikes(finding) == diagnosed.TURNED["otherwise"]
+    assert cards.describe_lookalikes(replace(finding, otherwise="")) == cards.OTHERWISE
 
 
 def test_what_the_command_found_is_what_the_dashboard_opens_with(

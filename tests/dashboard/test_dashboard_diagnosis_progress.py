@@ -15,12 +15,11 @@ import pytest
 from streamlit.testing.v1 import AppTest
 from test_dashboard_diagnosis import FOUND, answered, page_text
 
-from fedlens.dashboard import processes
+from fedlens.dashboard import jobs as processes
 from fedlens.dashboard.faults import jobs, panel
-from fedlens.dashboard.faults.jobs import Diagnoses, DiagnosisJob, Question
-from fedlens.dashboard.faults.places import RunPlace
-from fedlens.dashboard.faults.progress import failed, progress
-from fedlens.dashboard.processes import reason
+from fedlens.dashboard.faults.jobs import Diagnoses, DiagnosisJob, Question, RunPlace
+from fedlens.dashboard.faults.panel import failed_card, progress_card
+from fedlens.dashboard.jobs import explain_failure
 from fedlens.diagnosis.steps import STEPS, DiagnosisStep, read_step
 from fedlens.store import Store
 
@@ -51,7 +50,7 @@ def says(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
     panel.diagnoses.clear()
     for _ in range(100):
         processes.stop_all()
-        if not processes.running():
+        if not processes.count_running():
             return
         time.sleep(0.05)
 
@@ -114,7 +113,7 @@ def test_a_job_follows_the_commands_steps_and_its_last_line_is_the_answer(
     diagnoses.ask(question, [], 10)
     job = at(diagnoses, question, DiagnosisStep("fits", 57, 118))
     assert job.state == "running"
-    shown = progress(job)
+    shown = progress_card(job)
     for expected in (
         "Trying every fault of the library: 57 of 118",
         'role="progressbar"',
@@ -140,7 +139,7 @@ def test_a_running_one_is_cancelled_by_name_and_keeps_nothing(
     app.button(key="diagnose_cancel").click().run()
     text = page_text(app)
     assert "The diagnosis was cancelled" in text and "By tester. Nothing of it was kept." in text
-    until(lambda: not processes.running())
+    until(lambda: not processes.count_running())
     assert panel.diagnoses().answer(question) is None
     assert "cancelled" in page_text(open_page("diagnosis", run="run-1")), "not begun by itself"
     says(then=f"print({json.dumps(FOUND)!r})")
@@ -156,15 +155,15 @@ def test_one_that_waits_is_cancelled_and_never_begins(
     diagnoses = Diagnoses()
     first, second = Question(place), Question(place, "mnist")
     running = diagnoses.ask(first, [], 10)
-    until(lambda: running.state == "running" and processes.running())
+    until(lambda: running.state == "running" and processes.count_running())
     waiting = diagnoses.ask(second, [], 10)
     assert waiting.state == "waiting"
     assert diagnoses.cancel(second, "ada") and not diagnoses.cancel(second, "ben")
     assert diagnoses.cancel(first, "ada")
-    until(lambda: not processes.running())
+    until(lambda: not processes.count_running())
     time.sleep(0.2)
     assert (waiting.state, waiting.why, waiting.step) == ("cancelled", "By ada.", None)
-    assert not processes.running()
+    assert not processes.count_running()
 
 
 @pytest.mark.parametrize("role", ["viewer", "annotator", "reviewer"])
@@ -198,19 +197,19 @@ def test_a_killed_one_says_one_clear_sentence(
 
 
 def test_a_signals_name_is_said_where_it_has_one() -> None:
-    assert "(SIGSEGV)" in reason(-signal.SIGSEGV, "")
-    assert "(signal 250)" in reason(-250, "")
+    assert "(SIGSEGV)" in explain_failure(-signal.SIGSEGV, "")
+    assert "(signal 250)" in explain_failure(-250, "")
 
 
 def test_one_that_is_silent_for_long_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     job = DiagnosisJob(state="running", step=DiagnosisStep("findings"))
-    assert "No sign of it" not in progress(job)
+    assert "No sign of it" not in progress_card(job)
     monkeypatch.setattr(job, "heard", job.heard - 200)
-    shown = progress(job)
+    shown = progress_card(job)
     assert "No sign of it for 3:2" in shown and 'role="alert"' in shown
     job.give_up("failed", "<b>")
     job.give_up("cancelled", "later")
-    assert job.state == "failed" and "&lt;b&gt;" in failed(job)
+    assert job.state == "failed" and "&lt;b&gt;" in failed_card(job)
 
 
 def test_sums_that_are_released_meanwhile_are_another_question(

@@ -17,15 +17,13 @@ from PIL import Image
 from streamlit.testing.v1 import AppTest
 from test_dashboard_diagnosis import page_text
 
-from fedlens.dashboard.compare.sides import Side
+from fedlens.dashboard.samples.comparison import Side
 from fedlens.dashboard.samples.images import to_png
-from fedlens.dashboard.samples.percentiles import curve_frame
-from fedlens.dashboard.samples.scaling import size_of, whole_factor
-from fedlens.dashboard.summary.audits import table
+from fedlens.dashboard.summary.audits import build_audit_table
+from fedlens.dashboard.summary.charts import curve_frame, epsilon_frame
 from fedlens.dashboard.summary.privacy import delta_text
 from fedlens.dashboard.views import review
-from fedlens.dashboard.widgets.charts import epsilon_frame
-from fedlens.dashboard.widgets.markup import picture
+from fedlens.dashboard.widgets.markup import picture, size_of, whole_factor
 from fedlens.store import (
     Annotation,
     AuditRecord,
@@ -253,7 +251,7 @@ def test_what_leaks_at_least_is_rounded_down() -> None:
         run_id="run", kind="one-run", claimed_epsilon=1.2341, delta=1e-5, lower_bound=1.2399,
         estimate=None, cap=2.2341, verdict="nothing-found", words="Audited: x.",
     )  # fmt: skip
-    [row] = table([audit]).to_dict("records")
+    [row] = build_audit_table([audit]).to_dict("records")
     assert row["ε at least"] == "1.23"
     assert row["Claimed ε (δ)"] == "1.24 (1e-05)"
     assert row["Could show at most"] == "2.24"

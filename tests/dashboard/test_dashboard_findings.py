@@ -16,9 +16,9 @@ from test_dashboard_diagnosis import page_text
 
 from fedlens.cli import main
 from fedlens.dashboard.faults.answer import read_answer
-from fedlens.dashboard.faults.places import RunPlace
-from fedlens.dashboard.findings.evidence import frozen, probes_of, thawed
-from fedlens.dashboard.findings.report import report
+from fedlens.dashboard.faults.evidence import freeze_diagnosis, probes_of, thaw_diagnosis
+from fedlens.dashboard.faults.jobs import RunPlace
+from fedlens.dashboard.faults.report import build_report
 from fedlens.store import FindingRecord, Store
 
 Opener = Callable[..., AppTest]
@@ -70,7 +70,7 @@ def test_one_click_keeps_a_diagnosis_card_as_a_finding_with_its_evidence(
     assert finding.author == "tester"
     opened, kept = store.finding_history(finding.finding_id)
     assert (opened.kind, kept.kind) == ("opened", "diagnosis")
-    assert thawed(kept.content) == read_answer(FOUND)
+    assert thaw_diagnosis(kept.content) == read_answer(FOUND)
     assert "Keep as a finding" not in labels(app), "it is kept once"
 
 
@@ -102,7 +102,7 @@ def test_a_later_diagnosis_changes_nothing_of_a_filed_finding(
     assert "As it stood when it was kept" in after
     assert after.index(filed[1]) < after.index("2.0%")
     assert [one.label for one in app.expander if "later diagnosis" in one.label]
-    html = report(store, finding.finding_id)
+    html = build_report(store, finding.finding_id)
     assert html.index("As it stood when it was kept") < html.index(filed[1])
     assert html.index(filed[1]) < html.index("A later diagnosis") < html.index("2.0%")
 
@@ -112,7 +112,7 @@ def test_what_is_frozen_is_thawed_the_same() -> None:
     answer = read_answer(diagnosed.said(findings=[doubtful]))
     assert [one.fault for one in answer.findings[0].alternatives] == ["tilt", "mirror"]
     assert answer.findings[0].certainty == 0.7
-    assert thawed(json.loads(json.dumps(frozen(answer, "rotate90")))) == answer
+    assert thaw_diagnosis(json.loads(json.dumps(freeze_diagnosis(answer, "rotate90")))) == answer
 
 
 def test_who_tagged_what_is_on_the_page_of_samples(
@@ -213,7 +213,7 @@ def full_finding(store: Store, place: RunPlace) -> int:
     pair = {"before": "AAAA", "after": "BBBB", "label": EVIL, "named": "3"}
     looks = {"rotate90": [pair], "blur": [pair]}
     answer = read_answer(FOUND | {"releases": [EVIL]}, looks)
-    store.add_evidence(number, "diagnosis", frozen(answer, "rotate90"), author="ada")
+    store.add_evidence(number, "diagnosis", freeze_diagnosis(answer, "rotate90"), author="ada")
     store.add_evidence(number, "probe", probes_of(place)[0] | {"says": EVIL}, author="ada")
     first = [one.sample_id for one in store.samples(populated.of_run("run-1"), limit=3)]
     store.add_samples_to_finding(number, first, author="ada")
@@ -225,7 +225,7 @@ def test_a_report_is_one_file_without_script_that_says_all(
     place: RunPlace, store_at: tuple[str, Store]
 ) -> None:
     store = store_at[1]
-    html = report(store, full_finding(store, place))
+    html = build_report(store, full_finding(store, place))
     tags = Tags()
     tags.feed(html)
     assert {name for name, _ in tags.seen}.isdisjoint(
@@ -253,7 +253,7 @@ def test_a_report_without_a_diagnosis_claims_nothing_of_what_was_not_seen(
 ) -> None:
     store = store_at[1]
     number = store.add_finding(FindingRecord(run_id="run-1", hypothesis="dark"), author="ada")
-    assert "no evidence of absence" in report(store, number)
+    assert "no evidence of absence" in build_report(store, number)
 
 
 def test_the_command_lists_findings_and_writes_a_report(
@@ -268,7 +268,7 @@ def test_the_command_lists_findings_and_writes_a_report(
     assert [entry["kind"] for entry in one["history"]][1:3] == ["diagnosis", "probe"]
     file = tmp_path / "report.html"
     assert main(["findings", "--store", url, "--report", str(file), "--json"]) == 0
-    assert file.read_text(encoding="utf-8") == report(store, number)
+    assert file.read_text(encoding="utf-8") == build_report(store, number)
     for wrong in (
         ["findings"],
         ["findings", "--store", url, "--report", "report.pdf"],

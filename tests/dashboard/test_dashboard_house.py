@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fedlens.dashboard.components import labeller
+from fedlens.dashboard.widgets import labeller
 
 ROOT = Path(__file__).resolve().parents[2]
 DASHBOARD = ROOT / "dashboard"
@@ -53,7 +53,7 @@ def test_charts_and_tables_have_a_text_for_those_who_do_not_see_them(file: Path)
 
 @pytest.mark.parametrize("name", ["grid.js", *labeller.SCRIPTS])
 def test_widgets_put_no_data_on_the_page_as_html_and_call_nobody(name: str) -> None:
-    script = (DASHBOARD / "components" / name).read_text(encoding="utf-8")
+    script = (DASHBOARD / "widgets" / name).read_text(encoding="utf-8")
     addresses = re.findall(r"fetch\((.{0,8})", script)
     assert all(address == "`/desk/$" for address in addresses)
     for word in ("XMLHttpRequest", "insertAdjacentHTML", "eval(", "http:", "https:"):
@@ -75,10 +75,10 @@ def test_the_dashboard_loads_no_training_code() -> None:
         "import sys\n"
         "from fedlens.dashboard import serve\n"
         "from fedlens.dashboard.access import session\n"
-        "from fedlens.dashboard.components import grid, labeller\n"
+        "from fedlens.dashboard.widgets import grid, labeller\n"
         "from fedlens.dashboard.labelling import answers\n"
         "from fedlens.dashboard.samples import images\n"
-        "from fedlens.dashboard.widgets import charts\n"
+        "from fedlens.dashboard.summary import charts\n"
         "training = {'torch', 'flwr', 'fedlens.client', 'fedlens.models'}\n"
         "assert 'streamlit' in sys.modules and not training & set(sys.modules)\n"
     )

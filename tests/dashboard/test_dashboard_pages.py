@@ -8,7 +8,7 @@ import populated
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from fedlens.dashboard.widgets.plain_text import plain
+from fedlens.dashboard.widgets.markup import plain
 from fedlens.store import Annotation, PresenceRow, SampleFilter, Store
 
 PAGES = ("runs", "run", "diagnosis", "samples", "compare", "annotate")

@@ -11,13 +11,14 @@ import populated
 import pytest
 from PIL import Image
 
-from fedlens.dashboard.components.grid import grid_data, picked_id
-from fedlens.dashboard.labelling.label_sets import RESERVED, default_labels, read_labels
-from fedlens.dashboard.samples import images, percentiles
-from fedlens.dashboard.samples.progress_strip import arrange
+from fedlens.dashboard.labelling.project_form import RESERVED, default_labels, read_labels
+from fedlens.dashboard.samples import images
+from fedlens.dashboard.samples.progress_strip import arrange_strip
+from fedlens.dashboard.summary import charts
+from fedlens.dashboard.summary import charts as percentiles
 from fedlens.dashboard.summary.privacy import epsilon_text, figures
 from fedlens.dashboard.views.run import about
-from fedlens.dashboard.widgets import charts
+from fedlens.dashboard.widgets.grid import grid_data, picked_id
 from fedlens.store import RoundRecord, SampleFilter, Store, StoredSample, StoreError
 
 
@@ -157,12 +158,12 @@ def test_strips_have_a_column_a_class_where_it_comes_out_even(
     store = store_at[1]
     populated.whole_run(store)
     found = store.samples(SampleFilter(batch_id=store.batches("run-1")[0].batch_id))
-    ordered, columns = arrange(found)
+    ordered, columns = arrange_strip(found)
     assert columns == 10
     assert [s.requested_class for s in ordered] == [i % 10 for i in range(40)]
     assert sorted(s.sample_id for s in ordered) == sorted(s.sample_id for s in found)
     uneven: list[StoredSample] = found[:13]
-    assert sorted(s.sample_id for s in arrange(uneven)[0]) == [s.sample_id for s in uneven]
+    assert sorted(s.sample_id for s in arrange_strip(uneven)[0]) == [s.sample_id for s in uneven]
 
 
 def test_only_a_shown_sample_can_be_picked() -> None:
@@ -187,7 +188,7 @@ def test_the_percentile_curve_leaves_out_shares_of_less_than_one_user() -> None:
     both = replace(a_round(1), percentiles=curve, percentiles_corrected={"0.5": 0.4, "1": 3.0})
     estimate = percentiles.curve_frame(both, users=1000).query("bound == @percentiles.CORRECTED")
     assert estimate[["left out", "epsilon"]].to_numpy().tolist() == [[0.5, 0.4]]
-    assert percentiles.chart(rows).to_dict()["encoding"]["x"]["field"] == "left out"
+    assert percentiles.percentile_chart(rows).to_dict()["encoding"]["x"]["field"] == "left out"
 
 
 def test_there_is_no_percentile_curve_without_a_finite_bound() -> None:

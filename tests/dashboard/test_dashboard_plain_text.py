@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fedlens.dashboard.widgets.markup import text
-from fedlens.dashboard.widgets.plain_text import plain
+from fedlens.dashboard.widgets.markup import plain, text
 
 RIGHT_TO_LEFT = "\u202e"
 

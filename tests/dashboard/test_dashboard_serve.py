@@ -14,7 +14,7 @@ import pytest
 from serving import TOKEN, start_dashboard, stop_dashboard
 
 from fedlens.dashboard.serve import serve
-from fedlens.dashboard.widgets.errors import DashboardError
+from fedlens.dashboard.widgets.options import DashboardError
 from fedlens.store import Store, StoreError, StoreVersionError
 
 
@@ -81,7 +81,7 @@ BUSY = """
 import sys, time
 from pathlib import Path
 from fedlens.dashboard.faults import jobs
-from fedlens.dashboard.faults.places import RunPlace
+from fedlens.dashboard.faults.jobs import RunPlace
 from fedlens.dashboard.serve import serve
 
 sleep = "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(60)"
@@ -129,7 +129,7 @@ def test_a_random_token_is_announced_once_the_page_answers(url: str, tmp_path: P
 
 def test_streamlit_is_set_up_to_be_quiet() -> None:
     script = (
-        "from fedlens.dashboard.widgets.options import OPTIONS, apply; apply()\n"
+        "from fedlens.dashboard.widgets.options import OPTIONS, apply_options; apply_options()\n"
         "from streamlit import config\n"
         "assert all(config.get_option(k) == v for k, v in OPTIONS.items())\n"
         "assert config.get_option('browser.gatherUsageStats') is False\n"

@@ -16,9 +16,9 @@ import pytest
 from streamlit.testing.v1 import AppTest
 from test_dashboard_diagnosis import page_text
 
-from fedlens.dashboard import processes
-from fedlens.dashboard.faults.places import RunPlace
-from fedlens.dashboard.students.jobs import LabelsOfProject, StudentJobs
+from fedlens.dashboard import jobs as processes
+from fedlens.dashboard.faults.jobs import RunPlace
+from fedlens.dashboard.labelling.students import ProjectLabels, StudentJobs
 from fedlens.store import Annotation, Store
 
 Opener = Callable[..., AppTest]
@@ -57,7 +57,7 @@ def project(store_at: tuple[str, Store], tmp_path: Path) -> int:
     return number
 
 
-def wait_for(jobs: StudentJobs, labels: LabelsOfProject) -> None:
+def wait_for(jobs: StudentJobs, labels: ProjectLabels) -> None:
     """Until nothing is under way."""
     for _ in range(200):
         job = jobs.job(labels)
@@ -68,14 +68,14 @@ def wait_for(jobs: StudentJobs, labels: LabelsOfProject) -> None:
 
 
 def command(monkeypatch: pytest.MonkeyPatch, words: list[str]) -> None:
-    monkeypatch.setattr(LabelsOfProject, "command", property(lambda _: words))
+    monkeypatch.setattr(ProjectLabels, "command", property(lambda _: words))
 
 
 def test_training_runs_apart_once_and_its_curve_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command(monkeypatch, TRAINS)
-    jobs, labels = StudentJobs(), LabelsOfProject(diagnosed.folder_of(tmp_path), 7, "digits")
+    jobs, labels = StudentJobs(), ProjectLabels(diagnosed.folder_of(tmp_path), 7, "digits")
     assert jobs.taught(labels) is None
     job = jobs.ask(labels)
     assert jobs.ask(labels) is job or job.state != "running"
@@ -100,7 +100,7 @@ def test_training_that_fails_says_why_in_a_line_and_may_be_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, why: str
 ) -> None:
     command(monkeypatch, [sys.executable, "-c", code])
-    jobs, labels = StudentJobs(), LabelsOfProject(diagnosed.folder_of(tmp_path), 7, "digits")
+    jobs, labels = StudentJobs(), ProjectLabels(diagnosed.folder_of(tmp_path), 7, "digits")
     first = jobs.ask(labels)
     wait_for(jobs, labels)
     assert first.state == "failed" and why in first.why
@@ -112,9 +112,9 @@ def test_a_server_that_ends_leaves_no_training_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command(monkeypatch, [sys.executable, "-c", "import time; time.sleep(600)"])
-    jobs, labels = StudentJobs(), LabelsOfProject(diagnosed.folder_of(tmp_path), 7, "digits")
+    jobs, labels = StudentJobs(), ProjectLabels(diagnosed.folder_of(tmp_path), 7, "digits")
     job = jobs.ask(labels)
-    while not processes.running():
+    while not processes.count_running():
         time.sleep(0.02)
     threading.Timer(0.1, processes.stop_all).start()
     wait_for(jobs, labels)
@@ -122,10 +122,10 @@ def test_a_server_that_ends_leaves_no_training_behind(
 
 
 def test_a_project_s_name_is_never_a_flag_and_no_password_is_on_the_command_line() -> None:
-    labels = LabelsOfProject(RunPlace("r", Path("/a b;c")), 1, "--out=/etc", "/x/store.db")
+    labels = ProjectLabels(RunPlace("r", Path("/a b;c")), 1, "--out=/etc", "/x/store.db")
     assert "--project=--out=/etc" in labels.command and "/a b;c" in labels.command
     assert "--store=/x/store.db" in labels.command
-    assert not any(one.startswith("--store") for one in LabelsOfProject(labels.run, 1, "p").command)
+    assert not any(one.startswith("--store") for one in ProjectLabels(labels.run, 1, "p").command)
 
 
 def test_an_engineer_s_click_trains_and_the_page_shows_the_curve(
@@ -134,7 +134,7 @@ def test_an_engineer_s_click_trains_and_the_page_shows_the_curve(
     command(monkeypatch, TRAINS)
     app = open_page("results", project=str(project))
     app.button(key="train_student").click().run()
-    kept = LabelsOfProject(RunPlace("run-1", tmp_path), project, "").kept_at
+    kept = ProjectLabels(RunPlace("run-1", tmp_path), project, "").kept_at
     for _ in range(100):
         if kept.exists():
             break
@@ -159,8 +159,8 @@ def test_a_curve_of_another_store_s_project_is_not_shown(tmp_path: Path, monkeyp
     """Another store over the same run counts its projects from 1 too."""
     command(monkeypatch, TRAINS)
     jobs, run = StudentJobs(), diagnosed.folder_of(tmp_path)
-    mine = LabelsOfProject(run, 1, "digits")
+    mine = ProjectLabels(run, 1, "digits")
     jobs.ask(mine)
     wait_for(jobs, mine)
     assert StudentJobs().taught(mine) is not None
-    assert StudentJobs().taught(LabelsOfProject(run, 1, "shoes", "/elsewhere/store.db")) is None
+    assert StudentJobs().taught(ProjectLabels(run, 1, "shoes", "/elsewhere/store.db")) is None

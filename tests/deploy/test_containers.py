@@ -18,8 +18,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from fedlens.deploy.initialise import FederationPlan, initialise
-from fedlens.deploy.scripts import rendered
+from fedlens.deploy.initialise import FederationPlan, initialise, render_template
 
 KUBECTL, NGINX, HADOLINT = (shutil.which(name) for name in ("kubectl", "nginx", "hadolint"))
 DOCKERFILES = ("Dockerfile", "Dockerfile.cuda")
@@ -37,9 +36,9 @@ def test_kubernetes_files_are_of_confined_pods_with_volumes_of_their_own(written
 
 @pytest.mark.parametrize("name", ["no", "on", "1", "null"])
 def test_a_node_may_have_a_name_that_yaml_reads_as_something_else(name):
-    (pod,) = yaml.safe_load_all(rendered("node.yaml", name=name, version="1"))
+    (pod,) = yaml.safe_load_all(render_template("node.yaml", name=name, version="1"))
     assert pod["metadata"]["name"] == pod["spec"]["serviceName"] == name
-    service = yaml.safe_load(rendered("compose-node.yaml", name=name, version="1"))
+    service = yaml.safe_load(render_template("compose-node.yaml", name=name, version="1"))
     assert list(service) == [name]
 
 
@@ -200,8 +199,11 @@ def wait_for_port(port: int) -> None:
 @pytest.mark.parametrize(
     ("objects", "kept"),
     [
-        (lambda: rendered("superlink.yaml", port=1, version="1"), ["populations", "heads", "runs"]),
-        (lambda: rendered("node.yaml", name="north", version="1"), ["kept", "data"]),
+        (
+            lambda: render_template("superlink.yaml", port=1, version="1"),
+            ["populations", "heads", "runs"],
+        ),
+        (lambda: render_template("node.yaml", name="north", version="1"), ["kept", "data"]),
     ],
     ids=["superlink", "node"],
 )

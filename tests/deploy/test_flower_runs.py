@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from fedlens.deploy import flower_runs
-from fedlens.deploy.flower_runs import FlowerRuns, RunFailed, ended_well
+from fedlens.deploy import submitting
+from fedlens.deploy.submitting import FlowerRuns, RunFailed, require_completed
 
 FLOWER = """#!{python}
 import json, pathlib, sys
@@ -31,7 +31,7 @@ else:
 @pytest.fixture
 def flower(tmp_path, monkeypatch):
     """Flower's command over runs that a file holds."""
-    monkeypatch.setattr(flower_runs, "PAUSE", 0.0)
+    monkeypatch.setattr(submitting, "PAUSE", 0.0)
     program = tmp_path / "flwr"
     program.write_text(FLOWER.format(python=sys.executable))
     program.chmod(0o700)
@@ -54,12 +54,12 @@ def test_the_end_is_that_of_the_run_that_was_begun_whatever_came_since(flower, c
     runs.follow(number)
     assert number == 7 and capfd.readouterr().out == "the log of 7\n"
     with pytest.raises(RunFailed, match=r"run ward ended as finished:failed; .* --name ward goes"):
-        ended_well(runs.described(number), "ward", Path("alice"))
+        require_completed(runs.described(number), "ward", Path("alice"))
 
 
 def test_a_run_that_ended_well_is_described_with_its_name(flower):
     found = flower({}, _7={"status": "finished:completed"}).described(7)
-    assert ended_well(found, "ward", Path("alice")) == {
+    assert require_completed(found, "ward", Path("alice")) == {
         "run-id": "7",
         "status": "finished:completed",
         "name": "ward",
@@ -68,13 +68,13 @@ def test_a_run_that_ended_well_is_described_with_its_name(flower):
 
 def test_a_superlink_that_lost_the_run_is_said_with_the_mend(flower):
     with pytest.raises(RunFailed, match=r"was started again, while run ward ran.*status alice"):
-        ended_well(flower({}).described(7), "ward", Path("alice"))
+        require_completed(flower({}).described(7), "ward", Path("alice"))
 
 
 def test_a_log_that_was_cut_off_is_not_taken_for_an_end(flower):
     runs = flower({}, _7={"status": "running"})
     with pytest.raises(RunFailed, match=r"cut off, and it is running: `fedlens deploy status"):
-        ended_well(runs.described(7), "ward", Path("alice"))
+        require_completed(runs.described(7), "ward", Path("alice"))
 
 
 def test_why_a_run_was_not_started_is_one_line(flower):

@@ -8,10 +8,10 @@ import pytest
 from starlette.responses import PlainTextResponse
 from starlette.testclient import TestClient
 
-from fedlens.deploy.asking import read_token
 from fedlens.deploy.gate import Gate
 from fedlens.deploy.keys import Operators, new_token, token_line
 from fedlens.deploy.layout import DeployError
+from fedlens.deploy.status import read_token
 
 FAR, HERE = ("203.0.113.9", 4000), ("127.0.0.1", 4000)
 

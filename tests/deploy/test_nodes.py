@@ -18,10 +18,9 @@ from fedlens.deploy.bundles import COMPONENTS
 from fedlens.deploy.keys import new_node_key, read_public_key
 from fedlens.deploy.layout import NodeSettings, read_folder
 from fedlens.deploy.metrics import NodeCounts, node_metrics, server_metrics
-from fedlens.deploy.run_reports import run_reports
-from fedlens.deploy.status import status_lines
+from fedlens.deploy.status import run_reports, status_lines
 from fedlens.deploy.superlink import Nodes
-from fedlens.deploy.supernode import guarded, judge
+from fedlens.deploy.supernode import guard_pull, judge_bundles
 
 
 @pytest.fixture
@@ -69,7 +68,7 @@ def fab(content=b"zip", declared="x"):
 def test_a_node_refuses_a_bundle_and_counts_it(caplog):
     counts = NodeCounts()
     settings = NodeSettings(role="node", name="north", superlink="x:1")
-    assert not judge(settings, counts)(fab(), {})
+    assert not judge_bundles(settings, counts)(fab(), {})
     assert counts.refused == 1 and "refused a run's bundle" in caplog.text
 
 
@@ -86,8 +85,8 @@ def test_a_node_with_other_code_takes_no_new_run(tmp_path, caplog):
     good = fab(content, hashlib.sha256(content).hexdigest())
     own = NodeSettings(role="node", name="north", superlink="x:1")
     other = own.model_copy(update={"code_sha256": "0" * 64})
-    assert judge(own, NodeCounts())(good, {})
-    assert not judge(other, NodeCounts())(good, {})
+    assert judge_bundles(own, NodeCounts())(good, {})
+    assert not judge_bundles(other, NodeCounts())(good, {})
     assert "agreed to" in caplog.text
 
 
@@ -97,7 +96,7 @@ def test_a_superlink_starts_the_installed_fedlens_for_an_operator_and_nothing_el
     from flwr.cli.build import build_fab_from_disk
     from flwr.supercore.error import FlowerError
 
-    from fedlens.deploy.run_rule import only_without_code
+    from fedlens.deploy.bundles import refuse_code
     from fedlens.server.config.tree import Config
     from fedlens.simulations.transports.flower_app import write_app
 
@@ -105,7 +104,7 @@ def test_a_superlink_starts_the_installed_fedlens_for_an_operator_and_nothing_el
     app = tmp_path / "fedlens-app"
     (app / "evil.py").write_text("import os")
     evil = build_fab_from_disk(app)
-    started = only_without_code(lambda request, *_, **__: "started", ())
+    started = refuse_code(lambda request, *_, **__: "started", ())
 
     def asked(content, spec=""):
         own = SimpleNamespace(content=content, hash_str=hashlib.sha256(content).hexdigest())
@@ -115,7 +114,7 @@ def test_a_superlink_starts_the_installed_fedlens_for_an_operator_and_nothing_el
     for request in (asked(evil), asked(b""), asked(content, "@somebody/app")):
         with pytest.raises(FlowerError):
             started(request, None)
-    trusted = only_without_code(lambda *_, **__: "started", [hashlib.sha256(evil).hexdigest()])
+    trusted = refuse_code(lambda *_, **__: "started", [hashlib.sha256(evil).hexdigest()])
     assert trusted(asked(evil)) == "started"
 
 
@@ -124,9 +123,9 @@ def test_names_that_are_written_down_twice_agree():
 
     from fedlens.client.contract import PREFIX
     from fedlens.client.node.store import CONTRACT
-    from fedlens.deploy import names
+    from fedlens.deploy import layout
 
-    assert (CONTRACT, PREFIX, flwr.__version__) == (names.CONTRACT, names.OWN_DATA, names.FLOWER)
+    assert (CONTRACT, PREFIX, flwr.__version__) == (layout.CONTRACT, layout.OWN_DATA, layout.FLOWER)
 
 
 @pytest.mark.parametrize("which", ["superlink", "nodes/north"])
@@ -159,7 +158,7 @@ def test_flowers_step_is_given_our_judgement():
         return 7
 
     settings, counts = NodeSettings(role="node", name="n", superlink="x:1"), NodeCounts()
-    step = guarded(pull, settings, counts)
+    step = guard_pull(pull, settings, counts)
     assert step(get_fab=lambda *_: fab(), trusted_entities=None) == 7
     assert seen["entities"] and seen["fab"].verifications["valid_license"]
     assert counts.connected and counts.messages == 1

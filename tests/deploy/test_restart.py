@@ -16,7 +16,7 @@ from fedlens.cli import main
 from fedlens.deploy.background import running, start_in_background, stop_in_background
 from fedlens.deploy.checking import still_lacking
 from fedlens.deploy.initialise import FederationPlan, initialise
-from fedlens.deploy.state_folder import state_place
+from fedlens.deploy.layout import state_place
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from fedlens.deploy import supervise
-from fedlens.deploy.layout import DeployError
-from fedlens.deploy.state_folder import ephemeral_folder, state_place
+from fedlens.deploy.layout import DeployError, ephemeral_folder, state_place
 from fedlens.deploy.supervise import Program, Supervisor
 
 

@@ -93,12 +93,12 @@ def test_stored_samples_carry_where_they_come_from(tiny_run):
 
 
 def test_faithful_samples_are_told_from_curated_ones(tiny_run, tmp_path):
-    curated, faithful = (tiny_run.samples(purpose=p) for p in ("curated", "faithful"))
+    curated, faithful = (tiny_run.samples(kind=p) for p in ("curated", "faithful"))
     assert "CURATED" in curated.provenance.words and "FAITHFUL" in faithful.provenance.words
     assert not np.array_equal(curated.images, faithful.images)
     assert np.isnan(faithful.agreement).all()  # nothing judges: the run has no annotator
-    assert tiny_run.draw(3, seed=1, purpose="faithful").provenance.purpose == "faithful"
-    tiny_run.export(tmp_path / "faithful.zip", purpose="faithful")
+    assert tiny_run.draw(3, seed=1, kind="faithful").provenance.kind == "faithful"
+    tiny_run.export(tmp_path / "faithful.zip", kind="faithful")
     with zipfile.ZipFile(tmp_path / "faithful.zip") as file:
         names, said = file.namelist(), file.read("README.txt").decode()
         table = list(csv.DictReader(io.StringIO(file.read("samples.csv").decode())))
@@ -110,18 +110,18 @@ def test_faithful_samples_are_told_from_curated_ones(tiny_run, tmp_path):
 
 
 def test_strips_are_told_by_round(tiny_run):
-    first, last = (tiny_run.samples(purpose="strip", round=n) for n in (1, 2))
+    first, last = (tiny_run.samples(kind="strip", round=n) for n in (1, 2))
     assert first.provenance.round == 1 and last.provenance.round == 2
     assert first.provenance.dp_epsilon < last.provenance.dp_epsilon
     with pytest.raises(fedlens.FedlensError, match="no strip samples of round 9"):
-        tiny_run.samples(purpose="strip", round=9)
+        tiny_run.samples(kind="strip", round=9)
 
 
 def test_fresh_samples_follow_from_their_seed(tiny_run):
     one, same, other = (tiny_run.draw(12, seed=seed) for seed in (5, 5, 6))
     assert np.array_equal(one.images, same.images)
     assert not np.array_equal(one.images, other.images)
-    assert (one.provenance.purpose, one.provenance.stored, one.provenance.seed) == (
+    assert (one.provenance.kind, one.provenance.stored, one.provenance.seed) == (
         "curated",
         False,
         5,

@@ -22,8 +22,8 @@ pytestmark = pytest.mark.slow
 LINK = re.compile(r"http://127\.0\.0\.1:\d+/\?token=\S+")
 PACKED = (
     "fedlens/data/embedded_data/mnist-sample.npz.xz",
-    "fedlens/dashboard/components/grid.css",
-    "fedlens/dashboard/components/grid.js",
+    "fedlens/dashboard/widgets/labeller.css",
+    "fedlens/dashboard/widgets/grid.js",
     "fedlens/deploy/templates/Dockerfile",
     "fedlens/store/migrations/env.py",
     "fedlens/simulations/presets/demo.toml",

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedlens.cli.flags import SEEDS, add_json_flag, add_seeds_flag, made_folder, parse_seeds
+from fedlens.cli.flags import SEEDS, add_json_flag, add_seeds_flag, make_out_folder, parse_seeds
 from fedlens.cli.output import print_json, program, say, tell
 from fedlens.cli.own_records import add_column_flags, with_columns
 from fedlens.foundation.errors import ExitStatus, WrongUse
@@ -72,7 +72,7 @@ def run_curve_verb(args: argparse.Namespace) -> int:
     from fedlens_research.tradeoff.store import store_curve
 
     data = with_columns(args)
-    out = made_folder(args.out or OUT / f"privatizer-{args.method}")
+    out = make_out_folder(args.out or OUT / f"privatizer-{args.method}")
     seeds = tuple(parse_seeds(args.seeds, quick=args.quick))
     try:
         found = run_curve(_plan(args, data, out, seeds), tell)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedlens.cli import VERBS
-from fedlens.cli.flags import add_json_flag, add_seeds_flag, made_folder, parse_seeds
+from fedlens.cli.flags import add_json_flag, add_seeds_flag, make_out_folder, parse_seeds
 from fedlens.cli.output import print_json, say, tell
 from fedlens.foundation.errors import ExitStatus, WrongUse
 from fedlens_research.cli.study_bugs import add_bugs_parser
@@ -139,7 +139,7 @@ def run_privatizer_study(args: argparse.Namespace) -> int:
             changes=dict(parse_setting(text) for text in args.settings),
             seeds=parse_seeds(args.seeds, quick=args.quick),
             data_dir=Path(args.data_dir) if args.data_dir else None,
-            out=made_folder(args.out),
+            out=make_out_folder(args.out),
             report=tell,
         )
     except (PrivatizerError, MaskError) as error:
@@ -183,7 +183,7 @@ def _table(args: argparse.Namespace) -> int:
     seeds = list(parse_seeds(args.seeds, quick=args.quick))
     if args.jobs < 1:
         raise WrongUse(f"--jobs {args.jobs}: give at least 1")
-    out = made_folder(args.out)
+    out = make_out_folder(args.out)
     data_dir = str(Path(args.data_dir).absolute()) if args.data_dir else ""
     trials = trials_of(rows, guarantees, seeds, out, named=bool(args.rows), first=args.quick)
     study = TableRun(

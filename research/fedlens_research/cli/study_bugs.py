@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedlens.cli.flags import add_json_flag, add_seeds_flag, made_folder, parse_seeds
+from fedlens.cli.flags import add_json_flag, add_seeds_flag, make_out_folder, parse_seeds
 from fedlens.cli.output import print_json, say, step_bars, tell
 from fedlens.foundation.errors import ExitStatus, WrongUse
 
@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
     plan.check()
     study = BugStudy(
         plan=plan if part != "runs" else replace(plan, questions=()),
-        out=made_folder(args.out),
+        out=make_out_folder(args.out),
         product=_product(),
         data_dir=str(Path(args.data_dir).absolute()) if args.data_dir else "",
         quick=args.quick,

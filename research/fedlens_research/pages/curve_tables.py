@@ -7,7 +7,7 @@ from typing import Any
 
 import altair as alt
 
-from fedlens.dashboard.widgets.tables import Frame, frame
+from fedlens.dashboard.widgets.display import Frame, frame
 from fedlens.store import PrivatizerAttack, PrivatizerPoint, StoredPrivatizerCurve
 
 BLIND = ("prior", "side-information", "position")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import streamlit as st
 
 from fedlens.dashboard.access.session import pick, plain_errors, store
+from fedlens.dashboard.widgets.display import put_table
 from fedlens.dashboard.widgets.pages import DashboardPage
-from fedlens.dashboard.widgets.tables import put
 from fedlens.store import StoredPrivatizerCurve
 from fedlens_research.pages import curve_tables
 
@@ -37,16 +37,16 @@ def _charts(curve: StoredPrivatizerCurve) -> None:
 
 def _tables(curve: StoredPrivatizerCurve) -> None:
     st.markdown("#### Points")
-    put(
+    put_table(
         curve_tables.point_table(curve),
         "Table of the curve's points with utility and strongest attacker",
     )
     st.caption(curve_tables.ATTACKS_CAPTION)
     with st.expander("Every attacker"):
-        put(curve_tables.attack_table(curve), "Table of every attacker at every point")
+        put_table(curve_tables.attack_table(curve), "Table of every attacker at every point")
     st.markdown("#### Certified, apart from all attacks")
     said = "Table of what is certified of each filter"
-    put(curve_tables.certified_table(curve), said)
+    put_table(curve_tables.certified_table(curve), said)
     st.caption(curve_tables.CERTIFIED_CAPTION)
     _fairness(curve)
 
@@ -57,7 +57,7 @@ def _fairness(curve: StoredPrivatizerCurve) -> None:
     if rows.empty:
         st.caption("Undefined here: some group has no record of some truth, or none is asked for.")
         return
-    put(rows, "Table of differences between groups at each point")
+    put_table(rows, "Table of differences between groups at each point")
     st.caption("Differences of shares between groups; 0 is equal treatment.")
 
 

@@ -15,12 +15,11 @@ from pathlib import Path
 
 import numpy as np
 
-from fedlens.deploy.asking import Unreachable
 from fedlens.deploy.background import running, start_in_background, stop_in_background
 from fedlens.deploy.checking import still_lacking
 from fedlens.deploy.initialise import FederationPlan, initialise
 from fedlens.deploy.layout import SETTINGS, DeployError
-from fedlens.deploy.status import federation_status
+from fedlens.deploy.status import Unreachable, federation_status
 from harness.deployed_faults.injection import injected
 
 NODES, USERS, RECORDS = 2, 20, 3

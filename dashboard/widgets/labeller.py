@@ -14,11 +14,11 @@ from typing import Any
 
 import streamlit as st
 
-from fedlens.dashboard.components import asset
+from fedlens.dashboard.widgets.display import asset
 from fedlens.store import StoredLabel, StoredProject
 
 # One script to the browser: a component's parts cannot import each other without a bundler.
-SCRIPTS = ("labeller.js", "labeller_outbox.js", "labeller_drawing.js")
+SCRIPTS = ("labeller.js", "labeller_drawing.js")
 _DESK = st.components.v2.component(
     "fedlens_labeller",
     html="<div></div>",

@@ -10,11 +10,29 @@ from typing import Any
 
 import streamlit as st
 
-from fedlens.dashboard.components import asset
 from fedlens.dashboard.samples.images import Sprite, base64_text
+from fedlens.dashboard.widgets.display import asset
 
+_STYLE = """
+.grid { position: relative; }
+.grid canvas {
+  display: block;
+  cursor: pointer;
+  border-radius: 4px;
+  image-rendering: pixelated;
+}
+.grid canvas:focus-visible { outline: 3px solid var(--st-primary-color); outline-offset: 2px; }
+.grid .under {
+  min-height: 1.5em;
+  margin-top: 0.35rem;
+  font-family: var(--st-font);
+  font-size: 0.875rem;
+  color: var(--st-text-color);
+  opacity: 0.75;
+}
+"""
 _GRID = st.components.v2.component(
-    "fedlens_grid", html="<div></div>", css=asset("grid.css"), js=asset("grid.js")
+    "fedlens_grid", html="<div></div>", css=_STYLE, js=asset("grid.js")
 )
 
 

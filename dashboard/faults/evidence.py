@@ -11,13 +11,13 @@ from typing import Any
 
 from fedlens.dashboard.faults.answer import (
     AnswerError,
-    KeptDiagnosis,
-    KeptFinding,
+    DiagnosedFault,
+    DiagnosisAnswer,
     percent,
     read_answer,
 )
-from fedlens.dashboard.faults.places import RunPlace
-from fedlens.dashboard.summary.integrity import is_intact
+from fedlens.dashboard.faults.jobs import RunPlace
+from fedlens.dashboard.samples.batches import is_intact
 from fedlens.store import FindingEntry, Store, StoredSample, StoreError
 
 PROBE_FILE = "probe.json"
@@ -36,18 +36,18 @@ FIGURES = (
 """Of a probe's answer; its folder is left out, for a path says where somebody's files lie."""
 
 
-def hypothesis_of(finding: KeptFinding) -> str:
+def hypothesis_of(finding: DiagnosedFault) -> str:
     """A fault of a diagnosis as the sentence of a finding."""
     return f"{finding.says} in {percent(finding.share)} of users"
 
 
-def frozen(answer: KeptDiagnosis, fault: str | None) -> dict[str, Any]:
+def freeze_diagnosis(answer: DiagnosisAnswer, fault: str | None) -> dict[str, Any]:
     """A diagnosis as evidence; of its pictures those of one fault."""
     looks = {name: shown for name, shown in answer.looks.items() if name == fault}
     return {"diagnosis": answer.to_json(), "looks": looks}
 
 
-def thawed(content: Mapping[str, Any]) -> KeptDiagnosis | None:
+def thaw_diagnosis(content: Mapping[str, Any]) -> DiagnosisAnswer | None:
     """The diagnosis of an entry; ``None`` for one of another version."""
     try:
         return read_answer(content["diagnosis"], content["looks"])
@@ -83,7 +83,7 @@ def _finite(value: float) -> float | None:
 
 
 @dataclass(frozen=True)
-class ShownSample:
+class EvidenceSample:
     """A sample that was kept as evidence."""
 
     sample_id: int
@@ -93,27 +93,27 @@ class ShownSample:
     """It; ``None`` where the store no longer has exactly these pixels."""
 
 
-def samples_in(history: Sequence[FindingEntry], store: Store) -> list[ShownSample]:
+def samples_in(history: Sequence[FindingEntry], store: Store) -> list[EvidenceSample]:
     """The samples of a finding, each checked by the digest that was kept."""
     kept = [one for entry in history if entry.kind == "samples" for one in entry.content["samples"]]
     return [_shown(one, store) for one in kept]
 
 
-def _shown(kept: Mapping[str, Any], store: Store) -> ShownSample:
+def _shown(kept: Mapping[str, Any], store: Store) -> EvidenceSample:
     try:
         sample = store.sample(kept["sample_id"])
     except StoreError:
         sample = None
     if sample is not None and (sample.sha256 != kept["sha256"] or not is_intact(sample)):
         sample = None
-    return ShownSample(kept["sample_id"], kept["requested_class"], kept["sha256"], sample)
+    return EvidenceSample(kept["sample_id"], kept["requested_class"], kept["sha256"], sample)
 
 
-def diagnoses_in(history: Sequence[FindingEntry]) -> list[tuple[FindingEntry, KeptDiagnosis]]:
+def diagnoses_in(history: Sequence[FindingEntry]) -> list[tuple[FindingEntry, DiagnosisAnswer]]:
     """The diagnoses of a finding with when each was added, the first first.
 
     The first is what the finding was filed on: what is added later stands beside it, never in its
     place.
     """
-    read = [(one, thawed(one.content)) for one in history if one.kind == "diagnosis"]
+    read = [(one, thaw_diagnosis(one.content)) for one in history if one.kind == "diagnosis"]
     return [(one, answer) for one, answer in read if answer is not None]

@@ -1,0 +1,97 @@
+"""Batches and their samples: which is opened first, which samples are intact, examples of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import streamlit as st
+
+from fedlens.dashboard.samples.images import base64_text
+from fedlens.diagnosis.stored_answers import SAMPLES_EACH
+from fedlens.store import (
+    SampleFilter,
+    Store,
+    StoredBatch,
+    StoredSample,
+    StoreError,
+    decode_png,
+    pixel_digest,
+)
+
+MOST_CLASSES = 40
+
+
+def load_examples(store: Store, run_id: str, classes: Sequence[int]) -> list[dict[str, str | int]]:
+    """A few samples of the batch that is most like the users' data, the classes in turn.
+
+    Each is ``png`` in base64 and its ``label``; none where the run has no samples yet.
+    """
+    batches = rank_batches(store.batches(run_id))
+    if not batches:
+        return []
+    found = [
+        store.samples(
+            SampleFilter(batch_id=batches[0].batch_id, requested_class=one), limit=SAMPLES_EACH
+        )
+        for one in classes[:MOST_CLASSES]
+    ]
+    return [
+        {"png": base64_text(one[turn].png), "label": one[turn].requested_class}
+        for turn in range(SAMPLES_EACH)
+        for one in found
+        if turn < len(one)
+    ]
+
+
+NAMED = 5
+
+
+def drop_damaged(samples: Sequence[StoredSample]) -> list[StoredSample]:
+    """Those whose pixels are the ones that were drawn; the page says which others there are.
+
+    One damaged picture must not take a page of good ones away, nor pass for what was drawn.
+    """
+    good = [one for one in samples if is_intact(one)]
+    if len(good) < len(samples):
+        there = {one.sample_id for one in good}
+        bad = [str(one.sample_id) for one in samples if one.sample_id not in there]
+        more = ", …" if len(bad) > NAMED else ""
+        st.warning(
+            f"Damaged in the store and not shown: {len(bad):,} samples (no. "
+            f"{', '.join(bad[:NAMED])}{more}). Their pictures are not what was drawn.",
+            icon=":material/broken_image:",
+        )
+    return good
+
+
+def is_intact(sample: StoredSample) -> bool:
+    """Whether a sample's pixels are the ones that were drawn."""
+    return _is_intact(sample.png, sample.sha256)
+
+
+@lru_cache(maxsize=4096)
+def _is_intact(png: bytes, sha256: str) -> bool:
+    try:
+        return pixel_digest(decode_png(png)) == sha256
+    except StoreError:
+        return False
+
+
+KINDS: dict[str, tuple[int, str]] = {
+    "faithful": (0, "faithful, to look for faults in"),
+    "curated": (1, "curated, to label and teach with"),
+    "strip": (2, "a few each round"),
+}
+"""For each kind of batch its rank and its words: the samples most like users' data stand first."""
+
+
+def rank_batches(batches: list[StoredBatch]) -> list[StoredBatch]:
+    """Batches with the one to open first: by kind, then the newest."""
+    return sorted(batches, key=lambda one: (KINDS[one.purpose][0], -one.round, -one.batch_id))
+
+
+def batch_identity(batch: StoredBatch) -> tuple[object, ...]:
+    """What tells a batch from each other one, also of a store that took this one's place."""
+    key = (batch.run_id, batch.round, batch.purpose, batch.seed)
+    return (batch.batch_id, *key, batch.count, batch.checkpoint_sha256)

@@ -1,0 +1,287 @@
+"""Two batches compared: their samples, statistics with their null, mean pictures, the blind test.
+
+All of it looks at synthetic samples alone: post-processing, free of privacy cost.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import streamlit as st
+from numpy.typing import NDArray
+
+from fedlens.dashboard.access.session import store
+from fedlens.dashboard.samples import images
+from fedlens.dashboard.samples.batches import batch_identity, drop_damaged, rank_batches
+from fedlens.dashboard.samples.statistics import Difference, Sets, differences
+from fedlens.dashboard.widgets.display import frame, put_table
+from fedlens.dashboard.widgets.markup import plain
+from fedlens.store import RunRecord, SampleFilter, StoredBatch, StoredSample, decode_png
+
+MOST = 2000
+"""Samples of a batch that statistics are taken of."""
+STRONGER = 3
+"""How much stronger than it is a change is drawn, as the page says."""
+FREE = ("seed",)
+"""Settings in which two trainings of one null may differ."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """One batch of a run."""
+
+    run: RunRecord
+    batch: StoredBatch
+
+    def wanted(self, class_: int | None = None) -> SampleFilter:
+        """Its samples, of one class or all."""
+        return SampleFilter(batch_id=self.batch.batch_id, requested_class=class_)
+
+    def total(self, class_: int | None = None) -> int:
+        """How many they are; a whole batch, which may be of a million, is not counted anew."""
+        return self.batch.count if class_ is None else store().count_samples(self.wanted(class_))
+
+    def planes(self) -> Sets:
+        """Its images in grey by class, at most `MOST` in all."""
+        return _planes(store().place, batch_identity(self.batch), self.batch)
+
+
+@st.cache_data(max_entries=16, show_spinner=False)
+def _planes(place: str, made_from: tuple[object, ...], _batch: StoredBatch) -> Sets:
+    wanted = SampleFilter(batch_id=_batch.batch_id)
+    return planes_of(drop_damaged(store().samples(wanted, limit=min(_batch.count, MOST))))
+
+
+def planes_of(samples: list[StoredSample]) -> Sets:
+    """Images in grey by class, brightness in [0, 1]."""
+    by_class: dict[int, list[NDArray[np.float64]]] = {}
+    for one in samples:
+        by_class.setdefault(one.requested_class, []).append(decode_png(one.png).mean(0) / 255)
+    return {number: np.stack(planes) for number, planes in sorted(by_class.items())}
+
+
+def same_but_seed(one: RunRecord, other: RunRecord) -> bool:
+    """Whether two runs differ in nothing but what chance decides."""
+    return one.run_id != other.run_id and _fixed(one.config) == _fixed(other.config)
+
+
+def _fixed(config: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in config.items() if name not in FREE}
+
+
+def null_of(side: Side, runs: list[RunRecord]) -> list[Side]:
+    """The newest batches of the same kind of runs that differ from a side's in the seed alone."""
+    found = []
+    for run in runs:
+        if same_but_seed(side.run, run):
+            batches = [
+                b for b in rank_batches(store().batches(run.run_id)) if _alike(b, side.batch)
+            ]
+            found += [Side(run, batches[0])] if batches else []
+    return found
+
+
+def _alike(one: StoredBatch, other: StoredBatch) -> bool:
+    return one.purpose == other.purpose
+
+
+def mean_pictures(one: Sets, other: Sets) -> NDArray[np.uint8]:
+    """Means of A, of B and how B differs, a column a class; uint8 [3 h, classes * w, 3].
+
+    In the third row blue is where B is brighter, orange where it is darker.
+    """
+    columns = []
+    for number in sorted(set(one) & set(other)):
+        a, b = one[number].mean(0), other[number].mean(0)
+        columns.append(np.concatenate([_grey(a), _grey(b), _signed(b - a)], axis=0))
+    return np.concatenate(columns, axis=1)
+
+
+def _grey(plane: NDArray[np.float64]) -> NDArray[np.uint8]:
+    return np.repeat((255 * plane).astype(np.uint8)[..., None], 3, axis=2)
+
+
+def _signed(change: NDArray[np.float64]) -> NDArray[np.uint8]:
+    strong = STRONGER * change
+    up, down = np.clip(strong, 0, 1)[..., None], np.clip(-strong, 0, 1)[..., None]
+    white = np.array([245.0, 246.0, 248.0])
+    blue, orange = np.array([27.0, 95.0, 158.0]), np.array([190.0, 86.0, 16.0])
+    return np.asarray(white + up * (blue - white) + down * (orange - white)).astype(np.uint8)
+
+
+TRIALS = 20
+SHOWN = 12
+
+
+def p_value(chosen: int, trials: int) -> float:
+    """Two-sided p of so many choices of one side, where each is a fair coin's.
+
+    Args:
+        chosen: how often the one side was chosen, 0 to ``trials``.
+        trials: how many choices there were.
+    """
+    far = max(chosen, trials - chosen)
+    tail = sum(math.comb(trials, k) for k in range(far, trials + 1))
+    return min(1.0, 2 * tail / math.pow(2, trials))
+
+
+@dataclass
+class BlindTest:
+    """A series of trials; each shows samples of one side left, of the other right."""
+
+    seed: int
+    chosen_b: list[bool] = field(default_factory=list)
+    """For each trial whether B's pictures were called the faulty ones."""
+
+    @property
+    def number(self) -> int:
+        """Of the trial under way, from 0."""
+        return len(self.chosen_b)
+
+    @property
+    def over(self) -> bool:
+        """Whether all trials are done."""
+        return self.number >= TRIALS
+
+    def b_is_left(self) -> bool:
+        """On which side this trial shows B: a coin that the person cannot see."""
+        return random.Random(f"{self.seed}/{self.number}").random() < 0.5  # noqa: S311
+
+    def drawn(self, count: int) -> tuple[list[int], list[int]]:
+        """Places of this trial's samples among the first ``count`` of A and of B."""
+        coin = random.Random(f"{self.seed}/{self.number}/samples")  # noqa: S311
+        size = min(SHOWN, count)
+        return coin.sample(range(count), size), coin.sample(range(count), size)
+
+    def choose(self, *, left: bool) -> None:
+        """Take the person's answer: the left or the right pictures are the faulty ones."""
+        if not self.over:
+            self.chosen_b.append(left == self.b_is_left())
+
+    def verdict(self) -> str:
+        """What the answers say."""
+        times, trials = sum(self.chosen_b), len(self.chosen_b)
+        p = p_value(times, trials)
+        said = f"B was called the faulty one in {times} of {trials} trials (p = {p:.2g})."
+        if p >= 0.05:
+            return f"{said} That is within chance: no difference was seen."
+        side = "B" if times * 2 > trials else "A"
+        return f"{said} The difference is seen, and {side} is taken for the faulty one."
+
+
+NO_NULL = (
+    "There is **no null between seeds**: the store has no run that differs from A or B in its seed "
+    "alone. Two trainings of one federation differ too, by more than their samples do, so a large "
+    "change over the samples' error is no proof. Train A again with another `--seed`."
+)
+POOL = 400
+
+
+def render_means(one: Side, other: Side) -> None:
+    """Mean pictures by class."""
+    shared = set(one.planes()) & set(other.planes())
+    if not shared:
+        st.info("The two batches have no class in common: there is nothing to compare by class.")
+        return
+    pixels = mean_pictures(one.planes(), other.planes())
+    images.render_image(
+        pixels,
+        factor=max(1, 900 // pixels.shape[1]),
+        alt="Mean pictures by class: of A, of B, and how B differs",
+    )
+    st.caption(
+        "Mean of A, mean of B, and the change; a column a class. Blue: B is brighter there; "
+        f"orange: darker. The change is drawn {STRONGER} times as strong as it is, so all from "
+        f"1/{STRONGER} of full brightness on looks alike.{_taken(one, other, MOST)}"
+    )
+
+
+def _taken(one: Side, other: Side, most: int) -> str:
+    """That not all samples were looked at, where that is so."""
+    if max(one.batch.count, other.batch.count) <= most:
+        return ""
+    return f" Of each batch the first {most:,} samples are taken."
+
+
+def render_statistics(one: Side, other: Side, runs: list[RunRecord]) -> None:
+    """The table of differences, with the null that there is."""
+    null = [*null_of(one, runs), *null_of(other, runs)]
+    null = [side for side in null if side.run.run_id not in (one.run.run_id, other.run.run_id)]
+    found = differences(one.planes(), other.planes(), [side.planes() for side in null])
+    put_table(frame([_row(each) for each in found]), "Table of how the two batches differ")
+    if null:
+        names = ", ".join(side.run.name for side in null)
+        st.caption(
+            f"Null between seeds from {plain(names)}: beyond ±3 is more than chance of training."
+            + _taken(one, other, MOST)
+        )
+    else:
+        st.caption(NO_NULL + _taken(one, other, MOST))
+
+
+def _row(each: Difference) -> dict[str, object]:
+    return {
+        "Measure": each.measure,
+        "A": round(each.one, 4),
+        "B": round(each.other, 4),
+        "Change": round(each.change, 4),
+        "Error of samples": round(each.error, 4),
+        "In deviations between seeds": "no null"
+        if each.deviations is None
+        else f"{each.deviations:+.1f}",
+    }
+
+
+def render_blind_test(one: Side, other: Side) -> None:
+    """Trials without names, then their verdict."""
+    key = f"blind-{one.batch.batch_id}-{other.batch.batch_id}"
+    if key not in st.session_state:
+        st.caption(
+            f"{TRIALS} trials: samples of both sides without their names. Say which are the faulty "
+            "ones; the verdict comes at the end, with the chance that guessing would do as well."
+            + _taken(one, other, POOL)
+        )
+        if st.button("Begin the blind test", key=f"{key}-begin", type="primary"):
+            st.session_state[key] = BlindTest(secrets.randbits(32))
+            st.rerun()
+        return
+    test: BlindTest = st.session_state[key]
+    if test.over:
+        st.success(test.verdict())
+        if st.button("Begin again", key=f"{key}-again"):
+            del st.session_state[key]
+            st.rerun()
+        return
+    _trial(test, one, other, key)
+
+
+def _trial(test: BlindTest, one: Side, other: Side, key: str) -> None:
+    a, b = _pool(one), _pool(other)
+    of_a, of_b = test.drawn(min(len(a), len(b)))
+    sides = [[a[i] for i in of_a], [b[i] for i in of_b]]
+    if test.b_is_left():
+        sides.reverse()
+    st.progress(test.number / TRIALS, text=f"Trial {test.number + 1} of {TRIALS}")
+    for column, samples, left in zip(st.columns(2), sides, (True, False), strict=True):
+        with column:
+            pixels = images.sheet([each.png for each in samples], 6, 1)
+            images.render_image(
+                pixels, factor=max(1, 480 // pixels.shape[1]), alt="Samples of one side"
+            )
+            st.button(
+                "These are the faulty ones",
+                key=f"{key}-{test.number}-{left}",
+                shortcut="1" if left else "2",
+                on_click=test.choose,
+                kwargs={"left": left},
+            )
+
+
+def _pool(side: Side) -> list[StoredSample]:
+    return drop_damaged(store().samples(side.wanted(), limit=POOL))
