@@ -46,9 +46,9 @@ class PricedMechanism:
     """z ≥ 0: noise standard deviation over the L2 sensitivity."""
 
 
-def _require(holds: bool, name: str, value: object, mend: str) -> None:
+def _require(holds: bool, name: str, value: object, fix: str) -> None:
     if not holds:
-        raise EventError(f"{name} = {value!r} cannot be used: {mend}")
+        raise EventError(f"{name} = {value!r} cannot be used: {fix}")
 
 
 def _one_of(name: str, value: object, choices: object) -> None:

@@ -124,7 +124,7 @@ def read_contract(path: Path) -> FederationContract:
 
     Raises:
         ContractError: it is missing, is not TOML, or holds something that cannot be; the message
-            names the key and the mend.
+            names the key and the fix.
     """
     try:
         if path.stat().st_size > MOST_BYTES:

@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def _pages() -> Iterator[DashboardPage]:
-    """All pages that can be loaded; of the others the screen says what to mend."""
+    """All pages that can be loaded; of the others the screen says what to fix."""
     for name in PAGES:
         try:
             yield PAGES[name]

@@ -21,7 +21,7 @@ Kind = TypeVar("Kind", bound=np.generic)
 
 
 class DatasetError(FedlensError, ValueError):
-    """Data that is missing, damaged or not of the kind asked for; the message says the mend."""
+    """Data that is missing, damaged or not of the kind asked for; the message says the fix."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,8 +1,8 @@
 """How each kind of task turns records into what users release: the nodes' own rows, many at once.
 
-A reader splits a task's update in two: rows that depend on images alone, which are dear and made
-once for a set of images, and the users' clipped sums of them, which are cheap. So a thousand ways
-to deal records out, to name them or to leave some out cost no new rows.
+A reader splits a task's update in two: rows that depend on images alone, which are expensive and
+made once for a set of images, and the users' clipped sums of them, which are cheap. So a thousand
+ways to deal records out, to name them or to leave some out cost no new rows.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class TaskReader(Protocol):
     """Of the frozen features that `rows` builds on."""
 
     def features(self, images: Tensor) -> Tensor:
-        """The dear part of the rows, float32 [n, ...]; the same for readers of equal `key`."""
+        """The expensive part of the rows, float32 [n, ...]; the same for readers of equal `key`."""
 
     def rows(self, features: Tensor) -> Tensor:
         """What sums are made of, float32 [n, width]."""

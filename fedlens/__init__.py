@@ -9,11 +9,11 @@
 
 Importing this package loads neither PyTorch nor Flower: each name brings what it needs when it is
 first used. Every error that a caller can cause derives from `FedlensError`, whose message names
-what was wrong and the mend; `WrongUse` is for arguments.
+what was wrong and the fix; `WrongUse` is for arguments.
 
 **What stays stable.** The names in ``fedlens.__all__``, with their parameters, return types, fields
 and errors, follow semantic versioning: before 1.0 a minor version may change them and the changelog
-says how to mend a caller; from 1.0 on only a major version may, after one minor version of
+says how to fix a caller; from 1.0 on only a major version may, after one minor version of
 warnings. The same holds for the command's verbs, flags, exit statuses and JSON keys, for settings,
 for entry points of plug-ins, and for run directories (through their schema version). Everything
 else (other packages of this distribution, names with an underscore, printed text, figures) may

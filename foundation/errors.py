@@ -1,4 +1,4 @@
-"""Errors that are a user's to mend, and the exit status that each ends a command with."""
+"""Errors that are a user's to fix, and the exit status that each ends a command with."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ExitStatus(IntEnum):
 
 
 class FedlensError(Exception):
-    """The message names what was wrong, its value and the mend, and is all that a user sees.
+    """The message names what was wrong, its value and the fix, and is all that a user sees.
 
     Every error that a user can cause derives from it; any other exception is a bug of ours and
     shows its traceback.

@@ -126,7 +126,7 @@ class Registry(Mapping[str, Plugin], Generic[Plugin]):
         except Exception as error:  # another package's code: whatever it raises, it is named
             raise PluginError(
                 f"the {self.kind} {name!r} ({found[0].value}) cannot be loaded: "
-                f"{type(error).__name__}: {error}; mend or uninstall it"
+                f"{type(error).__name__}: {error}; fix or uninstall it"
             ) from error
         return foreign
 

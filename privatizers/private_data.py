@@ -21,7 +21,7 @@ Rows = Tensor | Sequence[int] | slice
 
 
 class PrivateDataError(DatasetError):
-    """Records or labels that no privatizer can be trained on; the message says the mend."""
+    """Records or labels that no privatizer can be trained on; the message says the fix."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,7 +25,7 @@ Weights = dict[str, Tensor]
 
 
 class PrivatizerError(FedlensError, ValueError):
-    """A privatizer that cannot be built or trained as asked; the message names the mend."""
+    """A privatizer that cannot be built or trained as asked; the message names the fix."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -38,7 +38,7 @@ def check_paths(settings: Mapping[str, object], environment: Mapping[str, str]) 
         environment: of the process.
 
     Raises:
-        ConfigError: naming the setting, its value and the mend; or ``run.settings`` is not TOML.
+        ConfigError: naming the setting, its value and the fix; or ``run.settings`` is not TOML.
     """
     if VARIABLE not in environment:
         return
@@ -103,11 +103,11 @@ def _inside(path: str, allowed: list[Path]) -> bool:
 
 
 def _refused(key: str, value: str) -> ConfigError:
-    mend = {
+    fix = {
         OUT: "leave it out: run.name names a folder below the server's runs",
         STORE: "leave it out: the server's owner names another store in store-url",
     }.get(key, "name what lies there, or have the server's owner add its folder")
     return ConfigError(
         f"{key} = {value!r} names a file outside the folders that this server's runs may use: "
-        f"{mend} (paths in the SuperLink's deploy.toml, or {VARIABLE})"
+        f"{fix} (paths in the SuperLink's deploy.toml, or {VARIABLE})"
     )

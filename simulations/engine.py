@@ -275,10 +275,10 @@ def measure_taught_student(
     sampler = kept_sampler(directory)
     if config.privatizer.pairs:
         without = "train the run without privatizer.condition"
-        mend = without if config.privatizer.conditioned else "take --labels requested"
+        fix = without if config.privatizer.conditioned else "take --labels requested"
         raise RunDirectoryError(
             f"the annotator of {directory.path} cannot label its samples: it reads pairs of class "
-            f"and sensitive value; {mend}"
+            f"and sensitive value; {fix}"
         )
     real, truth, _ = _real_test_set(config)
     return taught_student(

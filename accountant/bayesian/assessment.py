@@ -82,7 +82,7 @@ def assess(
         sampler: how cohorts are drawn.
 
     Raises:
-        WrongUse: naming the argument and the mend.
+        WrongUse: naming the argument and the fix.
     """
     require_count("rounds", rounds)
     event = SubsampledGaussian(

@@ -4,16 +4,17 @@ A population may declare one public attribute, such as an app's version, of whic
 value, fixed for as long as the population lasts. A run on the users of one value looks at none of
 the others: what it releases depends on no other user's data, whichever releases came before. So a
 user pays for the releases about everyone and for those of the own slice alone, and the population
-has spent what the users of its dearest slice did (McSherry, "Privacy Integrated Queries", 2009,
-theorem 4, here for adding or removing a user). Slices by any other attribute can share users: what
-is released of one is charged to everyone.
+has spent what the users of its most expensive slice did (McSherry, "Privacy Integrated Queries",
+2009, theorem 4, here for adding or removing a user). Slices by any other attribute can share
+users: what is released of one is charged to everyone.
 
 A private split has two sides, and each user's own records decide, by a public model and threshold,
 on which one the user is. So a round on one side costs nothing where the other side has paid for as
 many rounds of the same mechanism. Which side a user is on may follow from earlier releases, of
-which the model is one: it is not enough that the dearer side is paid for, for a different one may
-be dearer after each model. What is charged therefore holds both sides' schedules, mechanism by
-mechanism; where one side's are all among the other's, it is exactly the dearer.
+which the model is one: it is not enough that the more expensive side is paid for, for a different
+one may be more expensive after each model. What is charged therefore holds both sides' schedules,
+mechanism by mechanism; where one side's are all among the other's, it is exactly the more
+expensive.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ class PopulationSpending:
         return max(0, spent[side] + event.count * count - max(spent.values()))
 
     def epsilon(self, users: str = "") -> Bound:
-        """ε at the terms' δ of the users of a slice; of the dearest where none is named."""
+        """ε at the terms' δ of the users of a slice; of the most expensive where none is named."""
         return max(
             (account.epsilon(self._terms.delta) for account in self._of(self.apart(users))),
             key=lambda bound: bound.epsilon,

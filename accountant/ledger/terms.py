@@ -57,9 +57,9 @@ def ledger_in(folder: Path) -> Path:
     return folder / LEDGER
 
 
-def _require(holds: bool, name: str, value: object, mend: str) -> None:
+def _require(holds: bool, name: str, value: object, fix: str) -> None:
     if not holds:
-        raise PopulationError(f"{name} = {value!r} cannot be used: {mend}")
+        raise PopulationError(f"{name} = {value!r} cannot be used: {fix}")
 
 
 def _real(value: object) -> bool:
@@ -104,8 +104,8 @@ class PopulationTerms:
         _require(_real(probes) and probes >= 0, "probes", probes, "give a finite number ≥ 0")
         named = isinstance(self.slices, str) and (not self.slices or NAME.fullmatch(self.slices))
         _require(bool(named), "slices", self.slices, "give a name of letters, digits and '_'")
-        mend = f"make it at most 1/N for N = {users} users: a larger δ protects no one"
-        _require(self.unit == "record" or users == 0 or delta <= 1 / users, "delta", delta, mend)
+        fix = f"make it at most 1/N for N = {users} users: a larger δ protects no one"
+        _require(self.unit == "record" or users == 0 or delta <= 1 / users, "delta", delta, fix)
 
     @classmethod
     def from_header(cls, header: Mapping[str, Any]) -> PopulationTerms:

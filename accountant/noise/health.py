@@ -45,7 +45,7 @@ def _test_process(_process: int) -> None:
     for fault in (known_answers_fault(), bits_fault(SystemBits()), noise_fault(SystemBits())):
         if fault:
             raise NoiseUnsound(
-                f"the self-test of privacy noise failed: {fault}; nothing was released. Mend this "
+                f"the self-test of privacy noise failed: {fault}; nothing was released. Fix this "
                 "installation or its machine's source of random numbers (os.urandom), then start "
                 "again"
             )

@@ -49,8 +49,8 @@ def pitch(sensitivity: float, bits: int = NOISE_BITS) -> float:
         WrongUse: a sensitivity that is no positive number of a usable size.
     """
     if not _SMALLEST_NORM <= sensitivity <= _LARGEST_NORM:
-        mend = f"give one in [{_SMALLEST_NORM}, {_LARGEST_NORM}]"
-        raise WrongUse(f"sensitivity {sensitivity} of a noised sum: {mend}")
+        fix = f"give one in [{_SMALLEST_NORM}, {_LARGEST_NORM}]"
+        raise WrongUse(f"sensitivity {sensitivity} of a noised sum: {fix}")
     return math.ldexp(1.0, math.frexp(sensitivity)[1] - 1 - bits)
 
 

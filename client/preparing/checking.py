@@ -1,4 +1,4 @@
-"""What is wrong with a prepared store, a line for each thing, with the mend."""
+"""What is wrong with a prepared store, a line for each thing, with the fix."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ Told = Callable[[int], None]
 
 
 class PrepareError(FedlensError):
-    """Data that cannot be brought into the federation's form; the message says the mend."""
+    """Data that cannot be brought into the federation's form; the message says the fix."""
 
 
 @dataclass(frozen=True)

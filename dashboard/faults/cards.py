@@ -146,7 +146,7 @@ def describe_next_steps(answer: DiagnosisAnswer) -> str:
     if answer.findings:
         return (
             "Look at the faithful samples for it, find the step of the application that could do "
-            "this, mend it, and train again: the next diagnosis tells whether the share fell."
+            "this, fix it, and train again: the next diagnosis tells whether the share fell."
         )
     return "The list below says which faults this run could not have shown, however large."
 

@@ -75,7 +75,7 @@ def _reference(run: RunRecord) -> str:
 
 
 def _unreadable(run: RunRecord, place: RunPlace | None) -> str | None:
-    """Why a run cannot be diagnosed, with the mend; None where it can."""
+    """Why a run cannot be diagnosed, with the fix; None where it can."""
     if place is None:
         return (
             "The folder of this run was not found beside the store. Start the dashboard on the "

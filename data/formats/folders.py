@@ -94,7 +94,7 @@ def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:
             yield from sorted(first, key=lambda entry: entry.name)
     except OSError as error:
         raise SourceError(
-            f"{folder}: cannot be listed ({error.strerror}); mend its rights"
+            f"{folder}: cannot be listed ({error.strerror}); fix its rights"
         ) from None
 
 

@@ -23,7 +23,7 @@ OVERSIZED = "a picture of over 64 million pixels or 64 MiB"
 
 
 class SourceError(DatasetError):
-    """A source that cannot be read on from here; the message names the place and the mend."""
+    """A source that cannot be read on from here; the message names the place and the fix."""
 
 
 class OutsideError(SourceError):

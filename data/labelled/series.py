@@ -141,7 +141,7 @@ def as_series(
         notes, [one for row, one in enumerate(names) if row not in kept], "for want of a value"
     )
     if not whole:
-        raise PrivateDataError(f"{options.path}: no series has a number at each step; mend it")
+        raise PrivateDataError(f"{options.path}: no series has a number at each step; fix it")
     chosen = values[whole]
     unit = _unit(options, chosen, notes)
     records = torch.from_numpy((chosen / unit).astype(np.float32))[..., None]
@@ -197,7 +197,7 @@ def _long(options: Options, table: TextTable, *, labelled: bool) -> ReadSeries:
     ordered = sorted(rows)
     for one in ordered:
         if len({order[row] for row in rows[one]}) < len(rows[one]):
-            raise PrivateDataError(f"{table.path}: series {one!r} has a step twice; mend it")
+            raise PrivateDataError(f"{table.path}: series {one!r} has a step twice; fix it")
     return ReadSeries(
         ordered,
         [values[rows[one]] for one in ordered],
@@ -234,7 +234,7 @@ def _numbers(table: TextTable, name: str, what: str) -> NDArray[np.float64]:
             found.append(float(text) if text else math.nan)
         except ValueError:
             raise PrivateDataError(
-                f"{table.path}: row {row + 1}, column {name}: {text!r} is no number; mend it"
+                f"{table.path}: row {row + 1}, column {name}: {text!r} is no number; fix it"
             ) from None
     return np.array(found, np.float64)
 

@@ -63,7 +63,7 @@ def read_table(path: Path) -> TextTable:
         for line, row in rows:
             if len(row) != len(names):
                 raise PrivateDataError(
-                    f"{path}: line {line} has {len(row)} values for {len(names)} names; mend it"
+                    f"{path}: line {line} has {len(row)} values for {len(names)} names; fix it"
                 )
             kept.append([held.one(text) for text in row])
             _check_rows(path, len(kept))

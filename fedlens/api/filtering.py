@@ -215,7 +215,7 @@ def _long_lines(
 
 def _some(count: int, source: Path) -> None:
     if not count:
-        raise PrivateDataError(f"IN {source}: no series has a number at each step; mend it")
+        raise PrivateDataError(f"IN {source}: no series has a number at each step; fix it")
 
 
 def _as_csv(lines: Sequence[Sequence[Any]]) -> bytes:

@@ -114,7 +114,7 @@ def prepare_node(
         progress: told how many records were looked at.
 
     Raises:
-        FedlensError: what cannot be used, with the mend.
+        FedlensError: what cannot be used, with the fix.
     """
     from fedlens.client.contract import read_contract
     from fedlens.client.preparing.identities import kept_secret
@@ -145,7 +145,7 @@ def check_node(
         progress: told how many records were looked at.
 
     Returns:
-        What there is, and faults with their mends, none where all is well.
+        What there is, and faults with their fixes, none where all is well.
 
     Raises:
         FedlensError: it is neither, or nothing of it can be read.

@@ -223,7 +223,7 @@ def _run(args: argparse.Namespace) -> int:
 def _add_looks(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     check = actions.add_parser(
         "check",
-        help="say what is wrong with a folder's machine, with the mend",
+        help="say what is wrong with a folder's machine, with the fix",
         description="Certificates, clock, ports, disk, versions, permissions, data: one line each.",
         epilog="example: fedlens deploy check federation/superlink",
     )

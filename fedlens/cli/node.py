@@ -64,7 +64,7 @@ def _add_check(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         "check",
         help="what a store holds and what is wrong, or what preparing records would say",
         description="Look through a prepared store, or records that are not prepared yet (which "
-        "needs --federation), and print each fault with the file, the line and the mend. Exit "
+        "needs --federation), and print each fault with the file, the line and the fix. Exit "
         "status 1 where there is one.",
         epilog="example: fedlens node check store --federation federation.toml",
     )

@@ -141,7 +141,10 @@ def show_population(args: argparse.Namespace) -> int:
         )
     say(f"spent     ε = {figure(spent.epsilon)} in {len(population.ledger)} grants")
     if terms.slices:
-        say(f"slices    by {terms.slices}: what was spent is that of the dearest slice's users")
+        say(
+            f"slices    by {terms.slices}: what was spent is that of the users of the most "
+            "expensive slice"
+        )
     for side, count in _sides(population).items():
         split, _, which = side.rpartition("=")
         say(f"{split[:18]}, side {which!r}: {count} rounds; those that both sides had count once")

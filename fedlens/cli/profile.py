@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from fedlens.server.run.directory import RunDirectory
 
 PROFILE_FILE = "profile.json"
-MENDS = {
+FIXES = {
     "generator": "the server's training: leave it to the machine (generator.precision=auto, "
     "generator.threads=0)",
     "nodes": "the nodes' training: fewer users a round, or fewer local steps",
@@ -42,6 +42,6 @@ def show_profile(profile: Profile, directory: RunDirectory) -> None:
         group = part.partition(":")[0]
         groups[group] = groups.get(group, 0.0) + spent
     longest = max(groups, key=lambda group: groups[group])
-    say(f"most of it: {MENDS.get(longest, longest)} ({groups[longest] / whole:.0%})")
+    say(f"most of it: {FIXES.get(longest, longest)} ({groups[longest] / whole:.0%})")
     kept = {part: round(spent, 3) for part, spent in seconds.items()}
     directory.save(PROFILE_FILE, json.dumps(kept, indent=1, ensure_ascii=False).encode())

@@ -28,7 +28,7 @@ LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
 class CertificateError(FedlensError, ValueError):
-    """A certificate or key that cannot be used; the message names the file and the mend."""
+    """A certificate or key that cannot be used; the message names the file and the fix."""
 
 
 class Issued(NamedTuple):
@@ -80,7 +80,7 @@ def certificate_problems(
     names: Sequence[str] = (),
     now: datetime | None = None,
 ) -> list[str]:
-    """What is wrong with a certificate, one line with its mend each.
+    """What is wrong with a certificate, one line with its fix each.
 
     Args:
         path: PEM file.

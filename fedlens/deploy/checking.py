@@ -1,4 +1,4 @@
-"""What is wrong with a machine of a federation: one line with its mend for each thing."""
+"""What is wrong with a machine of a federation: one line with its fix for each thing."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ def check_folder(folder: Path) -> list[str]:
 
 
 def require_startable(folder: Path) -> None:
-    """Refuse to start what cannot run, with one line of what to mend first.
+    """Refuse to start what cannot run, with one line of what to fix first.
 
     Raises:
-        DeployError: something is wrong that no restart mends.
+        DeployError: something is wrong that no restart fixes.
     """
     settings = read_folder(folder)
     if isinstance(settings, OperatorSettings):

@@ -20,7 +20,7 @@ CURVES = (ec.SECP256R1, ec.SECP384R1, ec.SECP521R1)
 
 
 class UnusableKey(FedlensError, ValueError):
-    """A key or token that cannot be used; the message names the file and the mend."""
+    """A key or token that cannot be used; the message names the file and the fix."""
 
 
 class NodeKey(NamedTuple):

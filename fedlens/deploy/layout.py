@@ -87,7 +87,7 @@ Port = Annotated[int, Field(ge=1, le=65535)]
 
 
 class DeployError(WrongUse):
-    """A folder of a deployment that cannot be used; the message names file, value and mend."""
+    """A folder of a deployment that cannot be used; the message names file, value and fix."""
 
 
 class _Folder(BaseModel):

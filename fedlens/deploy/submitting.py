@@ -123,7 +123,7 @@ def require_completed(found: dict[str, Any] | None, name: str, folder: Path) -> 
         )
     if status != COMPLETED:
         raise RunFailed(
-            f"run {name} ended as {status}; its log above says why. Once that is mended, {again}"
+            f"run {name} ended as {status}; its log above says why. Once that is fixed, {again}"
         )
     return {**found, "name": name}
 

@@ -101,7 +101,7 @@ class Supervisor:
         """Run all programs until `stop`, SIGTERM or SIGINT; ends every process it started.
 
         Returns:
-            0, or 2 where a program said that it was used wrongly: no restart mends that.
+            0, or 2 where a program said that it was used wrongly: no restart fixes that.
         """
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self.stop())

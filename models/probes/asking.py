@@ -59,7 +59,7 @@ def parse_probe(text: str) -> AskedProbe:
     probe = PROBES[name]
     if not isinstance(probe, Probe):
         raise WrongUse(
-            f"probe {name!r} is no fedlens.models.probes.protocol.Probe: mend its package"
+            f"probe {name!r} is no fedlens.models.probes.protocol.Probe: fix its package"
         )
     if probe.takes == "nothing":
         if rest:

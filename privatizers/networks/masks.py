@@ -34,7 +34,7 @@ FILLS: tuple[Fill, ...] = ("noise", "zeros", "mean", "trained")
 
 
 class MaskError(FedlensError, ValueError):
-    """A mask that keeps nothing, or noise without meaning; the message names the mend."""
+    """A mask that keeps nothing, or noise without meaning; the message names the fix."""
 
 
 class NoiseMap(nn.Module):

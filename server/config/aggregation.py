@@ -42,8 +42,8 @@ class AggregationConfig(Section):
 
     @model_validator(mode="after")
     def _noise_of_nodes_is_masked(self) -> AggregationConfig:
-        mend = "noise of nodes needs masks too: set aggregation.secure = true"
-        require(self.secure or self.noise == "server", "aggregation.noise", self.noise, mend)
+        fix = "noise of nodes needs masks too: set aggregation.secure = true"
+        require(self.secure or self.noise == "server", "aggregation.noise", self.noise, fix)
         return self
 
     def survivors(self, nodes: int) -> int:
@@ -74,33 +74,33 @@ class AggregationConfig(Section):
             self._check_trimming(nodes, unit, users)
         if not self.secure:
             return
-        mend = "sums are of users; in record mode each node's reply has its own noise: set false"
-        require(unit == "user", "aggregation.secure", True, mend)
+        fix = "sums are of users; in record mode each node's reply has its own noise: set false"
+        require(unit == "user", "aggregation.secure", True, fix)
         honest, least = self.survivors(nodes) - self.colluding, 1 + (self.noise == "server")
-        mend = (
+        fix = (
             f"of data.nodes = {nodes}, {honest} honest ones are sure to remain: at least {least} "
             "must; add nodes, or tolerate fewer dropouts and colluding ones"
         )
-        require(honest >= least and nodes > 1, "aggregation.secure", True, mend)
+        require(honest >= least and nodes > 1, "aggregation.secure", True, fix)
         most, above = self.survivors(nodes), (nodes + self.colluding) // 2
-        mend = f"give {above + 1} to {most}, or 0"
+        fix = f"give {above + 1} to {most}, or 0"
         if above >= most:
-            mend = "no threshold will do: tolerate fewer dropouts, or add nodes"
+            fix = "no threshold will do: tolerate fewer dropouts, or add nodes"
         shares = self.shares(nodes)
-        require(above < shares <= most, "aggregation.threshold", self.threshold, mend)
+        require(above < shares <= most, "aggregation.threshold", self.threshold, fix)
 
     def _check_trimming(self, nodes: int, unit: str, users: int) -> None:
         name, given = "aggregation.trimmed_share", self.trimmed_share
-        mend = "a masked sum shows no node's own, so none can be left out: set secure = false"
-        require(not self.secure, name, given, mend)
+        fix = "a masked sum shows no node's own, so none can be left out: set secure = false"
+        require(not self.secure, name, given, fix)
         require(unit == "user", name, given, "sums are of users; in record mode set 0")
-        mend = f"of data.nodes = {nodes} none would be left in the middle: give 3 nodes or more"
-        require(nodes >= 3, name, given, mend)
+        fix = f"of data.nodes = {nodes} none would be left in the middle: give 3 nodes or more"
+        require(nodes >= 3, name, given, fix)
         cut = self.trimmed(users)
-        mend = f"of data.users = {users}, {cut} are cut off at either end: give less"
-        require(2 * cut < users, name, given, mend)
-        mend = (
+        fix = f"of data.users = {users}, {cut} are cut off at either end: give less"
+        require(2 * cut < users, name, given, fix)
+        fix = (
             f"a node of data.users / data.nodes users would weigh more than the {cut} that are cut "
             f"off, and could not be trimmed: give 1 / data.nodes = {1 / nodes:.4g} or more"
         )
-        require(cut * nodes >= users, name, given, mend)
+        require(cut * nodes >= users, name, given, fix)

@@ -14,7 +14,7 @@ from fedlens.server.config.section import (
     Section,
     Share,
     require,
-    require_mend,
+    require_valid,
 )
 
 MOST_OUTPUT_NOISE_STD = 2.0
@@ -117,9 +117,9 @@ class FilterConfig(PrivatizerConfig):
 
     @model_validator(mode="after")
     def _can_be_told(self) -> FilterConfig:
-        mend = "privatizer.network = 'dense' cannot be told of each record; leave it at 0"
+        fix = "privatizer.network = 'dense' cannot be told of each record; leave it at 0"
         told = self.consenting == 0 or self.network != "dense"
-        require(told, "privatizer.consenting", self.consenting, mend)
+        require(told, "privatizer.consenting", self.consenting, fix)
         return self
 
 
@@ -277,14 +277,14 @@ class PretrainedPrivatizer(ConditionedConfig):
     @model_validator(mode="after")
     def _noise_has_a_place(self) -> PretrainedPrivatizer:
         changed = self.network != "code" and self.output_noise_std != 0.1
-        mend = f"network {self.network!r} releases no such noise: leave it at 0.1"
-        require(not changed, "privatizer.output_noise_std", self.output_noise_std, mend)
-        mend = f"network {self.network!r} has no code: leave it at 6"
+        fix = f"network {self.network!r} releases no such noise: leave it at 0.1"
+        require(not changed, "privatizer.output_noise_std", self.output_noise_std, fix)
+        fix = f"network {self.network!r} has no code: leave it at 6"
         limited = self.network in ("code", "spectral") or self.capacity == 6.0
-        require(limited, "privatizer.capacity", self.capacity, mend)
-        mend = f"network {self.network!r} sees whole images: leave it at 10"
+        require(limited, "privatizer.capacity", self.capacity, fix)
+        fix = f"network {self.network!r} sees whole images: leave it at 10"
         seen = self.network == "spectral" or self.highest_frequency == 10
-        require(seen, "privatizer.highest_frequency", self.highest_frequency, mend)
+        require(seen, "privatizer.highest_frequency", self.highest_frequency, fix)
         return self
 
 
@@ -306,17 +306,17 @@ def privatizer_tables() -> dict[str, type[PrivatizerConfig]]:
 def _of_kind(table: Any) -> PrivatizerConfig:
     if isinstance(table, PrivatizerConfig):
         return table
-    require_mend(isinstance(table, dict), "give a table of settings")
+    require_valid(isinstance(table, dict), "give a table of settings")
     kind, trained_by = table.get("kind", "none"), table.get("trained_by")
-    require_mend(kind in KINDS, f"kind = {kind!r}: choose one of {', '.join(KINDS)}")
+    require_valid(kind in KINDS, f"kind = {kind!r}: choose one of {', '.join(KINDS)}")
     if kind != "trained":
-        mend = f"trained_by = {trained_by!r}: a filter that the run trains is of kind 'trained'"
-        require_mend(trained_by is None, mend)
+        fix = f"trained_by = {trained_by!r}: a filter that the run trains is of kind 'trained'"
+        require_valid(trained_by is None, fix)
         found = NoPrivatizer if kind == "none" else PretrainedPrivatizer
         return found.model_validate(table)
     known = isinstance(trained_by, str) and trained_by in TRAINED_BY
-    mend = f"trained_by = {trained_by!r}: choose one of {', '.join(TRAINED_BY)}"
-    require_mend(known, mend)
+    fix = f"trained_by = {trained_by!r}: choose one of {', '.join(TRAINED_BY)}"
+    require_valid(known, fix)
     return TRAINED_BY[str(trained_by)].model_validate(table)
 
 

@@ -15,7 +15,7 @@ LEAST_NOISE = 1e-6
 
 
 class ConfigError(WrongUse):
-    """A setting that cannot be used; the message names it, its value and the mend."""
+    """A setting that cannot be used; the message names it, its value and the fix."""
 
 
 class Section(BaseModel):
@@ -35,7 +35,7 @@ class Section(BaseModel):
 
 
 def _a_noise_multiplier(value: float) -> float:
-    require_mend(value == 0 or value >= LEAST_NOISE, f"give a number ≥ {LEAST_NOISE:g}, or 0")
+    require_valid(value == 0 or value >= LEAST_NOISE, f"give a number ≥ {LEAST_NOISE:g}, or 0")
     return value
 
 
@@ -48,20 +48,20 @@ Probability = Annotated[float, Field(gt=0, le=1)]
 NoiseMultiplier = Annotated[float, Field(ge=0), AfterValidator(_a_noise_multiplier)]
 
 
-def require(holds: bool, name: str, value: object, mend: str) -> None:
+def require(holds: bool, name: str, value: object, fix: str) -> None:
     """Refuse a setting for what another one is.
 
     Raises:
         ConfigError: ``holds`` is False.
     """
     if not holds:
-        raise ConfigError(f"{name} = {value!r} cannot be used: {mend}")
+        raise ConfigError(f"{name} = {value!r} cannot be used: {fix}")
 
 
-def require_mend(holds: bool, mend: str) -> None:
+def require_valid(holds: bool, fix: str) -> None:
     """Refuse the value that is being checked, with what to give in its place."""
     if not holds:
-        raise ValueError(mend)
+        raise ValueError(fix)
 
 
 def refusal(error: ValidationError, known: Iterable[str]) -> ConfigError:
@@ -82,13 +82,13 @@ def refusal(error: ValidationError, known: Iterable[str]) -> ConfigError:
         return ConfigError(f"unknown setting {key!r}{_nearest(key, known)}")
     if found["type"] == "missing":
         return ConfigError(f"{key} is missing: give it")
-    mend = _mend(found["type"], found.get("ctx", {}), found["msg"])
+    fix = _fix(found["type"], found.get("ctx", {}), found["msg"])
     table = isinstance(found["input"], Mapping | BaseModel)
     value = "" if table else f" = {found['input']!r}"
-    return ConfigError(f"{key}{value} cannot be used: {mend}")
+    return ConfigError(f"{key}{value} cannot be used: {fix}")
 
 
-_MENDS = {
+_FIXES = {
     "greater_than": "give a number above {gt}",
     "greater_than_equal": "give a number ≥ {ge}",
     "less_than": "give a number below {lt}",
@@ -106,10 +106,10 @@ _MENDS = {
 }
 
 
-def _mend(kind: str, context: dict[str, Any], message: str) -> str:
+def _fix(kind: str, context: dict[str, Any], message: str) -> str:
     if kind == "value_error":
         return str(context["error"])
-    return _MENDS.get(kind, message).format(**context)
+    return _FIXES.get(kind, message).format(**context)
 
 
 def _nearest(key: str, known: Iterable[str]) -> str:

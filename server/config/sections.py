@@ -19,7 +19,7 @@ from fedlens.server.config.section import (
     Section,
     Share,
     require,
-    require_mend,
+    require_valid,
 )
 from fedlens.server.config.slices import a_slice, declared_slices, parse_slices
 
@@ -65,8 +65,8 @@ class SplitConfig(Section):
 
     @model_validator(mode="after")
     def _names_a_model(self) -> SplitConfig:
-        mend = "name a run with a released annotator in split.model too"
-        require(not self.active or bool(self.model), "split.side", self.side, mend)
+        fix = "name a run with a released annotator in split.model too"
+        require(not self.active or bool(self.model), "split.side", self.side, fix)
         return self
 
 
@@ -159,8 +159,8 @@ class DataConfig(Section):
 
     @model_validator(mode="after")
     def _enough_users(self) -> DataConfig:
-        mend = f"at most data.users = {self.users}"
-        require(self.nodes <= self.users, "data.nodes", self.nodes, mend)
+        fix = f"at most data.users = {self.users}"
+        require(self.nodes <= self.users, "data.nodes", self.nodes, fix)
         return self
 
     @model_validator(mode="after")
@@ -169,14 +169,14 @@ class DataConfig(Section):
         if found is None:
             return self
         if not self.slice:
-            mend = f"data.slices declares {found.total} users: give that many"
-            require(self.users == found.total, "data.users", self.users, mend)
+            fix = f"data.slices declares {found.total} users: give that many"
+            require(self.users == found.total, "data.users", self.users, fix)
             return self
         count = found.count(self.slice)
-        mend = f"data.slices has no such slice, only {found.attribute}={'|'.join(found.users)}"
-        require(count is not None, "data.slice", self.slice, mend)
-        mend = f"the slice {self.slice} has {count} users by data.slices: give that many"
-        require(self.users == count, "data.users", self.users, mend)
+        fix = f"data.slices has no such slice, only {found.attribute}={'|'.join(found.users)}"
+        require(count is not None, "data.slice", self.slice, fix)
+        fix = f"the slice {self.slice} has {count} users by data.slices: give that many"
+        require(self.users == count, "data.users", self.users, fix)
         return self
 
     @property
@@ -188,13 +188,13 @@ class DataConfig(Section):
 
 def _a_population(value: str) -> str:
     holds = not value or POPULATION_NAME.fullmatch(value) is not None
-    require_mend(holds, "give a name of letters, digits, '.', '_' and '-', or an absolute path")
+    require_valid(holds, "give a name of letters, digits, '.', '_' and '-', or an absolute path")
     return value
 
 
 def _a_fixed_seed(value: int) -> int:
-    mend = f"leave it at -1: fixed noise protects no user (tests set {TEST_MODE_VARIABLE}=1)"
-    require_mend(value < 0 or test_mode(), mend)
+    fix = f"leave it at -1: fixed noise protects no user (tests set {TEST_MODE_VARIABLE}=1)"
+    require_valid(value < 0 or test_mode(), fix)
     return value
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from fedlens.server.config.section import require_mend
+from fedlens.server.config.section import require_valid
 
 SLICE = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}=[A-Za-z0-9_.-]{1,64}")
 """``attribute=value``, compared letter by letter."""
@@ -47,7 +47,7 @@ def a_slice(value: str) -> str:
         ValueError: it is written in another form.
     """
     holds = not value or SLICE.fullmatch(value) is not None
-    require_mend(holds, "write ATTRIBUTE=VALUE, such as app_version=2.0")
+    require_valid(holds, "write ATTRIBUTE=VALUE, such as app_version=2.0")
     return value
 
 
@@ -59,11 +59,11 @@ def declared_slices(value: str) -> str:
     """
     if not value:
         return value
-    mend = "write ATTRIBUTE=VALUE:USERS,VALUE:USERS, such as app_version=1.0:700,2.0:300"
-    require_mend(SLICES.fullmatch(value) is not None, mend)
+    fix = "write ATTRIBUTE=VALUE:USERS,VALUE:USERS, such as app_version=1.0:700,2.0:300"
+    require_valid(SLICES.fullmatch(value) is not None, fix)
     found = parse_slices(value)
-    require_mend(
+    require_valid(
         found is not None and value.count(",") + 1 == len(found.users), "name a value once"
     )
-    require_mend(found is not None and min(found.users.values()) > 0, "give each value users")
+    require_valid(found is not None and min(found.users.values()) > 0, "give each value users")
     return value

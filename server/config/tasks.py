@@ -25,7 +25,7 @@ from fedlens.server.config.section import (
     Probability,
     Section,
     Share,
-    require_mend,
+    require_valid,
 )
 
 TRAINING, PROBE = "training round", "probe"
@@ -313,12 +313,12 @@ class PrivatizerTaskConfig(TaskConfig):
                 METHODS,  # brings PyTorch; our own can do without
             )
 
-            require_mend(self.method in METHODS, f"method: {METHODS.unknown(self.method)}")
+            require_valid(self.method in METHODS, f"method: {METHODS.unknown(self.method)}")
         least, most = ORDERS.get(self.method, (0.0, math.inf))
-        require_mend(least <= self.alpha <= most, f"alpha: give a number in [{least:g}, {most:g}]")
+        require_valid(least <= self.alpha <= most, f"alpha: give a number in [{least:g}, {most:g}]")
         heeded = self.method != "information" or self.weight == 1
-        require_mend(heeded, "weight: the method 'information' has none, leave it at 1")
-        require_mend(self.lead < self.rounds, "lead: the filter needs rounds too, give fewer")
+        require_valid(heeded, "weight: the method 'information' has none, leave it at 1")
+        require_valid(self.lead < self.rounds, "lead: the filter needs rounds too, give fewer")
         return self
 
     def filter_is_trained(self, rounds: int, applied: int) -> bool:
@@ -415,9 +415,9 @@ def task_config(table: Any) -> TaskConfig:
     """
     if isinstance(table, TaskConfig):
         return table
-    require_mend(isinstance(table, dict), "give a table of settings")
+    require_valid(isinstance(table, dict), "give a table of settings")
     kind = table.get("kind")
-    require_mend(isinstance(kind, str), f"give a kind: one of {', '.join(TASK_KINDS)}")
+    require_valid(isinstance(kind, str), f"give a kind: one of {', '.join(TASK_KINDS)}")
     return TASK_KINDS[kind].config.model_validate(table)
 
 

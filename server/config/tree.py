@@ -183,11 +183,11 @@ class Config(Section):
         require(bool(self.schedule), "schedule", text, "name at least one task")
         require(len(set(self.schedule)) == len(self.schedule), "schedule", text, "name each once")
         lacking = [name for name in self.schedule if name not in self.tasks]
-        mend = f"there is no table [tasks.{''.join(lacking[:1])}]: give it, with its kind"
-        require(not lacking, "schedule", text, mend)
+        fix = f"there is no table [tasks.{''.join(lacking[:1])}]: give it, with its kind"
+        require(not lacking, "schedule", text, fix)
         spare = [name for name in self.tasks if name not in self.schedule]
-        mend = f"it leaves out [tasks.{''.join(spare[:1])}]: name it, or remove that table"
-        require(not spare, "schedule", text, mend)
+        fix = f"it leaves out [tasks.{''.join(spare[:1])}]: name it, or remove that table"
+        require(not spare, "schedule", text, fix)
         return self
 
     @model_validator(mode="after")
@@ -195,13 +195,13 @@ class Config(Section):
         given: set[str] = set()
         for name, task in self.planned.items():
             if lacking := sorted(task.requires - given):
-                mend = f"it builds on {' and '.join(lacking)}: schedule {_providers_of(lacking)}"
-                require(False, f"tasks.{name}.kind", task.kind, f"{mend} before it")
+                fix = f"it builds on {' and '.join(lacking)}: schedule {_providers_of(lacking)}"
+                require(False, f"tasks.{name}.kind", task.kind, f"{fix} before it")
             given |= task.provides
         for need in sorted(needs.ONE_AT_MOST):
             named, text = self.providers(need), " ".join(self.schedule)
-            mend = f"there is one task of its kind at most: leave out {', '.join(named[1:])}"
-            require(len(named) < 2, "schedule", text, mend)
+            fix = f"there is one task of its kind at most: leave out {', '.join(named[1:])}"
+            require(len(named) < 2, "schedule", text, fix)
         return self
 
     @model_validator(mode="after")
@@ -213,30 +213,30 @@ class Config(Section):
             name, value = "privatizer.trained_by", filter_.training
         parts = [task.trains_filter_by for task in self.planned.values()]
         for task, part in zip(self.planned, parts, strict=True):
-            mend = f"[tasks.{task}] and privatizer.trained_by = {part!r} belong together: give both"
-            require(part in ("", wanted), name, value, f"{mend} or neither")
+            fix = f"[tasks.{task}] and privatizer.trained_by = {part!r} belong together: give both"
+            require(part in ("", wanted), name, value, f"{fix} or neither")
         if wanted and not self.providers(needs.PRIVATIZER):
-            mend = _providers_of([needs.PRIVATIZER], wanted)
-            require(False, name, value, f"no task trains the filter: schedule {mend}")
-        mend = "tasks that train the filter, which all others look through, come first"
+            fix = _providers_of([needs.PRIVATIZER], wanted)
+            require(False, name, value, f"no task trains the filter: schedule {fix}")
+        fix = "tasks that train the filter, which all others look through, come first"
         first = parts == sorted(parts, key=lambda part: not part)
-        require(first, "schedule", " ".join(self.schedule), mend)
+        require(first, "schedule", " ".join(self.schedule), fix)
         return self
 
     @model_validator(mode="after")
     def _the_unit_is_possible(self) -> Config:
         record = self.privacy.unit == "record"
-        mend = "privatizers are for users, not records: set privacy.unit = 'user', or leave it out"
+        fix = "privatizers are for users, not records: set privacy.unit = 'user', or leave it out"
         holds = not (record and self.privatizer.active)
-        require(holds, "privatizer.kind", self.privatizer.kind, mend)
+        require(holds, "privatizer.kind", self.privatizer.kind, fix)
         for name, task in self.tasks.items():
             unbounded = record and task.unbounded_by
-            mend = "record mode needs a limit above 0: it bounds what a node's reply may hold"
-            require(not unbounded, f"tasks.{name}.{unbounded}", 0.0, mend)
+            fix = "record mode needs a limit above 0: it bounds what a node's reply may hold"
+            require(not unbounded, f"tasks.{name}.{unbounded}", 0.0, fix)
         largest, unit = (RECORD_DELTA, "record mode") if record else (1 / self.data.users, "1/N")
-        mend = f"make it at most {largest:g} ({unit}): a larger δ protects no user"
+        fix = f"make it at most {largest:g} ({unit}): a larger δ protects no user"
         holds = not self.noised or self.privacy.delta <= largest
-        require(holds, "privacy.delta", self.privacy.delta, mend)
+        require(holds, "privacy.delta", self.privacy.delta, fix)
         return self
 
     @model_validator(mode="after")
@@ -244,14 +244,14 @@ class Config(Section):
         self.aggregation.check(self.data.nodes, self.privacy.unit, self.data.users)
         share = self.aggregation.trimmed_share
         probes = any(task.of_all_users for task in self.tasks.values())
-        mend = "a probe's answer is a mean over all users, and a trimmed sum is not of all: set 0"
-        require(not (share and probes), "aggregation.trimmed_share", share, mend)
+        fix = "a probe's answer is a mean over all users, and a trimmed sum is not of all: set 0"
+        require(not (share and probes), "aggregation.trimmed_share", share, fix)
         return self
 
     @model_validator(mode="after")
     def _the_split_is_of_users_as_they_are(self) -> Config:
         split = self.split
-        for name, value, holds, mend in (
+        for name, value, holds, fix in (
             ("privacy.unit", self.privacy.unit, "user", "a split is of users: set 'user'"),
             (
                 "privatizer.kind",
@@ -261,23 +261,23 @@ class Config(Section):
             ),
             ("data.slice", self.data.slice, "", "take a slice or a side of a split, not both"),
         ):
-            require(not split.active or value == holds, name, value, mend)
+            require(not split.active or value == holds, name, value, fix)
         return self
 
     @model_validator(mode="after")
     def _the_bayesian_budget_has_its_norms(self) -> Config:
         privacy = self.privacy
         known = privacy.unit == "user" and privacy.norms_share > 0 and self.noised
-        mend = "it needs norms: user mode, noise in every task and privacy.norms_share above 0"
+        fix = "it needs norms: user mode, noise in every task and privacy.norms_share above 0"
         budget = privacy.bayesian_epsilon_budget
-        require(not budget or known, "privacy.bayesian_epsilon_budget", budget, mend)
+        require(not budget or known, "privacy.bayesian_epsilon_budget", budget, fix)
         return self
 
     @model_validator(mode="after")
     def _the_filter_of_samples_has_its_judge(self) -> Config:
         share = self.release.agreement
-        mend = "the annotator is the filter: schedule a task of kind 'annotator', or leave it at 0"
-        require(share == 0 or self.annotator is not None, "release.agreement", share, mend)
+        fix = "the annotator is the filter: schedule a task of kind 'annotator', or leave it at 0"
+        require(share == 0 or self.annotator is not None, "release.agreement", share, fix)
         return self
 
 

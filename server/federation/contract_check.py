@@ -53,8 +53,8 @@ def check_run(config: Config) -> None:
     require(unit == contract.unit, "privacy.unit", unit, f"{agreed} {contract.unit!r}")
     for name, task in config.planned.items():
         kinds, z = contract.tasks, contract.least_noise_multiplier
-        mend = f"{agreed} {', '.join(kinds)} alone"
-        require(not kinds or task.kind in kinds, f"tasks.{name}.kind", task.kind, mend)
+        fix = f"{agreed} {', '.join(kinds)} alone"
+        require(not kinds or task.kind in kinds, f"tasks.{name}.kind", task.kind, fix)
         noise, rate = task.noise_multiplier, task.sampling_rate
         require(noise >= z, f"tasks.{name}.noise_multiplier", noise, f"{agreed} {z} at least")
         most = contract.largest_sampling_rate
@@ -65,7 +65,7 @@ def check_agreed(described: Sequence[Description], config: Config) -> None:
     """Refuse nodes whose data were not all prepared under the run's contract.
 
     Raises:
-        EnrolmentError: naming what differs and the mend.
+        EnrolmentError: naming what differs and the fix.
         ContractError, ConfigError: as `check_run`.
     """
     check_run(config)

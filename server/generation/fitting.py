@@ -191,11 +191,11 @@ def check_budget(budget: float, sensitive_classes: int) -> None:
         ConfigError: it does.
     """
     most = math.log(sensitive_classes)
-    mend = (
+    fix = (
         f"an attribute of {sensitive_classes} classes has {most:.3g} nats at most, so nothing "
         "would be hidden; give much less"
     )
-    require(budget < most, "privatizer.budget", budget, mend)
+    require(budget < most, "privatizer.budget", budget, fix)
 
 
 @dataclass(frozen=True)

@@ -42,9 +42,9 @@ class FocusedTask(CriticTask):
         self._warmup: FrozenTask = context.provider(needs.FEATURES)
         self._classes, self._components = context.classes, self._settings.components
         features = self._warmup.features.dim - 1
-        mend = f"there are {features} features, give fewer"
+        fix = f"there are {features} features, give fewer"
         name = f"tasks.{context.name}.components"
-        require(self._components <= features, name, self._components, mend)
+        require(self._components <= features, name, self._components, fix)
         self.size = self._classes * self._components
         self._noise = release_deviation(context.config, self._settings)
         self.largest_reply = largest_sum(context.config, self._settings, self.size)

@@ -79,7 +79,7 @@ def test_a_slice_beside_a_split_pays_for_its_own_and_the_split(made):
 
 
 def test_sides_of_different_mechanisms_pay_for_both(made):
-    """The model may send a user where the other side is dearer: both schedules must be paid for.
+    """The model may send a user to the more expensive side: both schedules must be paid for.
 
     With q, z of each side's own, neither need dominate the other at every δ.
     """
@@ -87,8 +87,8 @@ def test_sides_of_different_mechanisms_pay_for_both(made):
     spend(population, LOW, 2)
     spend(population, HIGH, 30, event=OTHER)
     assert population.spent().epsilon == pytest.approx(cost((EVENT, 2), (OTHER, 30)))
-    dearer = max(cost((EVENT, 2)), cost((OTHER, 30)))
-    assert population.spent().epsilon > dearer
+    larger = max(cost((EVENT, 2)), cost((OTHER, 30)))
+    assert population.spent().epsilon > larger
     relabelled = replace(EVENT, released="a critic", clipping_norm=0.3)  # which cost nothing more
     spend(population, HIGH, 2, event=relabelled)
     assert population.spent().epsilon == pytest.approx(cost((EVENT, 2), (OTHER, 30)))

@@ -116,7 +116,7 @@ def test_images_and_columns_stay_on_the_disk(folder, tmp_path):
         assert isinstance(array, np.memmap)
 
 
-def test_a_label_that_is_not_agreed_is_refused_with_the_mend(folder, tmp_path):
+def test_a_label_that_is_not_agreed_is_refused_with_the_fix(folder, tmp_path):
     agreed = contract(classes=("cat", "horse"))
     with pytest.raises(PrepareError, match=r"labels 'DOG' \(6\).*line 3 \(1.png\).*--map OWN="):
         made(folder, tmp_path / "store", agreed)

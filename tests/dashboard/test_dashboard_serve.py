@@ -23,7 +23,7 @@ def url(store_at: tuple[str, Store]) -> str:
     return store_at[0]
 
 
-def test_a_taken_port_is_named_with_the_mend(url: str) -> None:
+def test_a_taken_port_is_named_with_the_fix(url: str) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()

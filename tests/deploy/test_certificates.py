@@ -39,7 +39,7 @@ def test_tls_takes_the_certificate_for_its_names_alone(federation, name):
         handshake(*files, "other.example")
 
 
-def test_each_thing_that_is_wrong_is_said_with_its_mend(federation, tmp_path):
+def test_each_thing_that_is_wrong_is_said_with_its_fix(federation, tmp_path):
     path, authority = (federation / "superlink" / n for n in ("server.crt", "ca.crt"))
     assert certificate_problems(path, authority=authority, names=["localhost"]) == []
     (expired,) = certificate_problems(path, now=NOW + timedelta(days=400))

@@ -1,4 +1,4 @@
-"""`fedlens deploy check`: one line with its mend for each thing that is wrong."""
+"""`fedlens deploy check`: one line with its fix for each thing that is wrong."""
 
 from __future__ import annotations
 

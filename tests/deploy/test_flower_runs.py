@@ -1,4 +1,4 @@
-"""A run's end is asked for by its number, and whatever befell it the operator is told the mend."""
+"""A run's end is asked for by its number, and whatever befell it the operator is told the fix."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_run_that_ended_well_is_described_with_its_name(flower):
     }
 
 
-def test_a_superlink_that_lost_the_run_is_said_with_the_mend(flower):
+def test_a_superlink_that_lost_the_run_is_said_with_the_fix(flower):
     with pytest.raises(RunFailed, match=r"was started again, while run ward ran.*status alice"):
         require_completed(flower({}).described(7), "ward", Path("alice"))
 

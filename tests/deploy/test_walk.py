@@ -14,7 +14,7 @@ import pytest
 from walk_steps import Shell, Walk, draw_pictures, logs, of_this_checkout, outside, read_walk
 
 from fedlens.accountant.ledger.ledger import Ledger
-from fedlens.deploy.state_folder import state_place
+from fedlens.deploy.layout import state_place
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 

@@ -15,7 +15,7 @@ from harness.deployed_faults import dashboards
 from harness.deployed_faults.dashboards import EDGES, dashboards_killed
 from harness.deployed_faults.federation import federation
 from harness.deployed_faults.processes import (
-    MEND,
+    FIX,
     MOMENTS,
     VICTIMS,
     ProcessFault,
@@ -41,7 +41,7 @@ def test_a_superlink_that_was_killed_costs_no_release_and_the_run_goes_on(tmp_pa
         said = (made.root / "said.log").read_text()
     assert found.problems == [] and found.clean == found.faults == 1 and found.lost == 0
     (line,) = (one for one in said.splitlines() if one.startswith("fedlens:"))
-    assert MEND.match(line) and "deploy status" in line and "goes on from its last whole" in line
+    assert FIX.match(line) and "deploy status" in line and "goes on from its last whole" in line
 
 
 def test_a_dashboard_that_dies_within_an_answer_leaves_it_whole_or_absent(tmp_path):

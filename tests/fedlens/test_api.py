@@ -151,7 +151,7 @@ def test_samples_are_a_torch_data_set(tiny_run):
     assert batch.shape == (8, 1, 28, 28) and labels.dtype == torch.int64
 
 
-def test_without_hugging_face_s_package_the_mend_is_named(tiny_run, monkeypatch):
+def test_without_hugging_face_s_package_the_fix_is_named(tiny_run, monkeypatch):
     real = builtins.__import__
 
     def absent(name, *more):

@@ -1,4 +1,4 @@
-"""`fedlens node` as an owner types it: what is printed, the exit status, and the mends."""
+"""`fedlens node` as an owner types it: what is printed, the exit status, and the fixes."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_owners_find_whom_both_have(place, capsys):
         (("overlap", "pictures", "nothing"), 1, "cannot be read"),
     ],
 )
-def test_wrong_use_is_one_line_with_the_mend(place, capsys, words, status, said):
+def test_wrong_use_is_one_line_with_the_fix(place, capsys, words, status, said):
     found, _, err = node(capsys, *words)
     assert found == status
     assert said in err and err.count("\n") == 1 and err.startswith("fedlens: ")

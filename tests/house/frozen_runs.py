@@ -49,9 +49,15 @@ GUIDED = {
     "tasks.annotator.features": "orientations",
     "tasks.annotator.guided_steps": 1,
 }
-SUMS = {"privatizer.kind": "moments", "privatizer.highest_frequency": 3, "privatizer.width": 4}
+SUMS = {
+    "privatizer.kind": "trained",
+    "privatizer.trained_by": "sums",
+    "privatizer.highest_frequency": 3,
+    "privatizer.width": 4,
+}
 TRAINED = {
-    "privatizer.kind": "federated",
+    "privatizer.kind": "trained",
+    "privatizer.trained_by": "rounds",
     "privatizer.network": "dense",
     "tasks.privatizer.lead": 1,
     "tasks.privatizer.rounds": 2,

@@ -45,7 +45,7 @@ from fedlens.models.faults import FAULTS
 from fedlens.models.probes import PROBES
 from fedlens.privatizers.attacks.attackers import ATTACKERS
 from fedlens.privatizers.methods import METHODS
-from fedlens.server.config.privatizer import PRIVATIZER_KINDS
+from fedlens.server.config.privatizer import privatizer_tables
 from fedlens.server.config.tasks import TASK_KINDS
 from fedlens.server.config.tree import Config, flatten
 from fedlens.server.learning import learner
@@ -122,7 +122,7 @@ def test_settings_have_their_keys_types_and_defaults(frozen):
     tables = {"": {**_fields(whole, whole), "tasks": "by kind", "privatizer": "by kind"}}
     for kind in TASK_KINDS:
         tables[f"tasks.NAME kind={kind}"] = _model(TASK_KINDS[kind].config)
-    for kind, model in PRIVATIZER_KINDS.items():
+    for kind, model in privatizer_tables().items():
         tables[f"privatizer kind={kind}"] = _model(model)
     tables["digest of a run with defaults"] = Config().digest()
     frozen("settings.json", tables)

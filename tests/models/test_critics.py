@@ -96,7 +96,7 @@ def test_signal_keeps_its_size_through_the_selu_layers():
         ((1, 30, 30), "multiple of 4"),
     ],
 )
-def test_other_shapes_are_refused_with_the_mend(shape, said):
+def test_other_shapes_are_refused_with_the_fix(shape, said):
     with pytest.raises(ShapeError, match=said):
         WganCritic(shape, 10)
 

@@ -94,7 +94,7 @@ def test_a_planted_fault_is_read_from_its_text():
         ("random_labels:0.3:classes=1", "leave :classes= out"),
     ],
 )
-def test_what_cannot_be_planted_is_refused_with_the_mend(text, said):
+def test_what_cannot_be_planted_is_refused_with_the_fix(text, said):
     with pytest.raises(WrongUse, match=said):
         parse_faults(text)
 

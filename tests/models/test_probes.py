@@ -137,7 +137,7 @@ def test_a_probe_of_another_package_is_found_and_one_without_a_range_is_refused(
         ("better_after:missing_class:classes=3", "takes records away"),
     ],
 )
-def test_a_question_that_is_not_understood_is_refused_with_the_mend(text, said):
+def test_a_question_that_is_not_understood_is_refused_with_the_fix(text, said):
     with pytest.raises(WrongUse, match=said):
         parse_probe(text)
 

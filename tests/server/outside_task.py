@@ -16,8 +16,8 @@ from torch import Tensor
 
 from fedlens.client.messages import TrainRequest
 from fedlens.client.tasks.protocol import TaskSettings
+from fedlens.client.update.record_mode import DrawnRecords
 from fedlens.client.users.protocol import LocalData, LocalUsers
-from fedlens.client.users.record_batches import DrawnRecords
 from fedlens.server.config.mechanism import largest_sum
 from fedlens.server.config.tasks import CriticConfig, FrozenConfig, TaskKind
 from fedlens.server.tasks.protocol import CriticTask, TaskContext, TaskRequest

@@ -66,7 +66,7 @@ def test_what_lies_in_the_servers_folder_may_be_named(home, key, value):
 
 
 @pytest.mark.parametrize(("key", "value"), OUTSIDE)
-def test_what_lies_elsewhere_is_refused_with_the_mend(home, key, value):
+def test_what_lies_elsewhere_is_refused_with_the_fix(home, key, value):
     with pytest.raises(ConfigError, match=r"outside the folders.*paths in the SuperLink's") as said:
         check_paths({key: value.format(home=home)}, {VARIABLE: str(home)})
     assert str(said.value).startswith(f"{key} = ") and "\n" not in str(said.value)

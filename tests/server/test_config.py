@@ -49,8 +49,8 @@ BAD = [
     ("release.agreement", 0.5, "schedule a task of kind 'annotator'"),
     ("release.attempts", 0, "a number above 0"),
     ("privatizer.consenting", 1.0, "unknown setting"),
-    *((f"tasks.{name}.{key}", value, mend) for name in ("warmup", "critic", "annotator")
-      for key, value, mend in (
+    *((f"tasks.{name}.{key}", value, fix) for name in ("warmup", "critic", "annotator")
+      for key, value, fix in (
         ("rounds", 0, "a number above 0"),
         ("rounds", "ten", "type int"),
         ("rounds", True, "type int"),
@@ -65,8 +65,8 @@ BAD = [
         ("clipping_norm", 0.0, "a number above 0"),
         ("clipping_norm", -1.0, "a number above 0"),
     )),
-    *((f"tasks.{name}.{key}", value, mend) for name in ("warmup", "critic")
-      for key, value, mend in (
+    *((f"tasks.{name}.{key}", value, fix) for name in ("warmup", "critic")
+      for key, value, fix in (
         ("generator_steps", 0, "a number above 0"),
         ("generator_rate", 0.0, "a number above 0"),
         ("later_weight", -1.0, "a number ≥ 0"),
@@ -84,13 +84,13 @@ BAD = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("key", "value", "mend"), BAD)
-def test_a_bad_value_is_refused_naming_setting_value_and_mend(key, value, mend):
+@pytest.mark.parametrize(("key", "value", "fix"), BAD)
+def test_a_bad_value_is_refused_naming_setting_value_and_fix(key, value, fix):
     base = Config() if key == "release.agreement" else Config().updated(THREE)
     with pytest.raises(ConfigError) as refusal:
         base.updated({key: value})
-    assert key in str(refusal.value) and mend in str(refusal.value)
-    assert "unknown" in mend or f"{key} = {value!r} cannot be used" in str(refusal.value)
+    assert key in str(refusal.value) and fix in str(refusal.value)
+    assert "unknown" in fix or f"{key} = {value!r} cannot be used" in str(refusal.value)
     assert isinstance(refusal.value, WrongUse)
     assert refusal.value.exit_status is ExitStatus.WRONG_USE
 

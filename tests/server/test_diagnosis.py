@@ -291,7 +291,7 @@ def test_amounts_between_those_of_the_library_are_looked_at():
     assert amounts == [15.0, 17.5, 23.75, 27.5]
 
 
-def test_what_cannot_be_diagnosed_is_refused_with_the_mend(released, reference):
+def test_what_cannot_be_diagnosed_is_refused_with_the_fix(released, reference):
     with pytest.raises(WrongUse, match="kept no release of a task of kind 'frozen'"):
         diagnose([], reference)
     small = Reference("ten", torch.zeros(10, 1, 28, 28), torch.arange(10), 10)

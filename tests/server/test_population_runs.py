@@ -134,7 +134,7 @@ def test_several_tasks_that_the_rest_cannot_pay_are_refused_before_anybody_is_as
 
 
 def test_through_flower_a_refusal_leaves_no_run_behind(annotated, clinic, tmp_path):
-    """Else the mend that the message names would meet a run of another configuration."""
+    """Else the fix that the message names would meet a run of another configuration."""
     clinic(rounds=1)
     poor = annotated(SPENDING, tasks__annotator__noise_multiplier=4.0)
     mean = annotated(privacy__epsilon_budget=0.01)

@@ -76,7 +76,7 @@ def test_a_round_that_is_learned_again_has_one_line(directory):
         lambda lines: [],
     ],
 )
-def test_rounds_that_are_missing_or_changed_are_named_with_the_mend(directory, harm):
+def test_rounds_that_are_missing_or_changed_are_named_with_the_fix(directory, harm):
     written(directory, 3)
     file_of(directory).write_bytes(b"".join(harm(file_of(directory).read_bytes().splitlines(True))))
     with pytest.raises(RunDirectoryError, match=r"rounds\.jsonl.*backup"):

@@ -228,7 +228,7 @@ def test_a_tampered_ledger_fails_verification_by_line(capsys, finished):
     assert status == 1 and "ledger.jsonl" in errors
 
 
-def test_a_store_of_another_version_is_named_with_the_mend(capsys, finished):
+def test_a_store_of_another_version_is_named_with_the_fix(capsys, finished):
     import sqlite3
 
     with sqlite3.connect(finished / "store.db") as connection:

@@ -213,11 +213,11 @@ def test_an_unknown_name_lists_the_known_ones(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "mend"),
+    ("name", "fix"),
     [("npz", "write npz:PATH"), ("npz:", "write npz:PATH"), ("mnist:here", "nothing may follow")],
 )
-def test_a_path_is_asked_for_where_there_is_one(name, mend):
-    with pytest.raises(DatasetError, match=mend):
+def test_a_path_is_asked_for_where_there_is_one(name, fix):
+    with pytest.raises(DatasetError, match=fix):
         load(name)
 
 

@@ -87,7 +87,7 @@ def _strange_test_class(root):
 @pytest.mark.parametrize(
     "spoil", [_odd_size, _two_sizes, _torn, _disguised, _deep, _strange_test_class]
 )
-def test_a_bad_picture_is_named_with_the_mend(folders, spoil):
+def test_a_bad_picture_is_named_with_the_fix(folders, spoil):
     said = spoil(folders)
     with pytest.raises(DatasetError, match=said):
         load(f"image-folder:{folders}")
@@ -169,7 +169,7 @@ _COUNTS = (("train_images", 6), ("test_images", 2))
         ({"classes": np.array(3.0)}, "classes must be one whole number"),
     ],
 )
-def test_a_wrong_archive_is_refused_with_the_mend(tmp_path, changes, said):
+def test_a_wrong_archive_is_refused_with_the_fix(tmp_path, changes, said):
     with pytest.raises(DatasetError, match=said):
         load(saved(tmp_path, **changes))
 

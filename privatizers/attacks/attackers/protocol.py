@@ -48,7 +48,7 @@ LEAST = 1e-4
 
 
 class AttackError(PrivateDataError):
-    """Records or attributes that no attacker can be fitted on; the message says the mend."""
+    """Records or attributes that no attacker can be fitted on; the message says the fix."""
 
 
 class FittedAttacker(Protocol):

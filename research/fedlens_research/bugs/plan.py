@@ -103,7 +103,7 @@ class BugTrial:
     def world(self) -> tuple[str, int, str, bool]:
         """What trials have in common that are compared with one reference in one way.
 
-        Sizes, ε and what a library lacks change nothing that is dear.
+        Sizes, ε and what a library lacks change nothing that is expensive.
         """
         return (self.data, self.seed, self.reference, self.question == "earlier")
 

@@ -226,9 +226,9 @@ def _kept(
     kept = [trial for trial in trials if trial not in missing]
     if not kept and not known:
         less = any(trial.measured for trial in trials)
-        mend = "show what was measured less with --quick and no --page, or " if less else ""
+        fix = "show what was measured less with --quick and no --page, or " if less else ""
         raise StudyError(
-            f"--kept: {out} has none of these {len(trials)} trials whole; {mend}leave it out once"
+            f"--kept: {out} has none of these {len(trials)} trials whole; {fix}leave it out once"
         )
     tell(f"{len(trials)} trials, {len(kept)} of them there, in {out}")
     return kept

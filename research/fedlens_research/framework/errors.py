@@ -6,7 +6,7 @@ from fedlens.foundation.errors import FedlensError, WrongUse
 
 
 class StudyError(WrongUse):
-    """A study that cannot be made as asked; the message names the argument and the mend."""
+    """A study that cannot be made as asked; the message names the argument and the fix."""
 
 
 class TrialFailed(FedlensError):

@@ -15,7 +15,7 @@ from fedlens.privatizers.private_data import PrivateDataError
 
 
 class FairnessError(PrivateDataError):
-    """Groups that cannot be compared; the message says the mend."""
+    """Groups that cannot be compared; the message says the fix."""
 
 
 @dataclass(frozen=True)

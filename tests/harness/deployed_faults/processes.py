@@ -54,7 +54,7 @@ SETTINGS: dict[str, object] = {
     "membership.patience": 120.0,
     "rounds.deadline": 90.0,
 }
-MEND = re.compile(r"fedlens: .*(--name \S+ goes on|is running|could not be started)")
+FIX = re.compile(r"fedlens: .*(--name \S+ goes on|is running|could not be started)")
 """What the command's last line must say where it did not end well."""
 
 
@@ -240,12 +240,12 @@ def _wait(command: subprocess.Popen[bytes]) -> int:
 
 
 def _of_words(made: Federation, fault: ProcessFault, status: int) -> list[str]:
-    """What is wrong with the command's last line: it must say the mend."""
+    """What is wrong with the command's last line: it must say the fix."""
     if status in (0, -9):
         return []
     lines = (made.root / "said.log").read_text(errors="replace").splitlines()
     last = lines[-1] if lines else ""
-    return [] if MEND.match(last) else [f"{fault}: no clear line (status {status}): {last!r}"]
+    return [] if FIX.match(last) else [f"{fault}: no clear line (status {status}): {last!r}"]
 
 
 def _between(made: Federation, folder: Path) -> list[str]:
