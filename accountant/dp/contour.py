@@ -186,7 +186,7 @@ class ContourLine:
 
 
 def lattice_moments(what: Composition, direction: Direction) -> Floats:
-    """K(t) of the composition at each abscissa of `LATTICE`, float64; ∞ where it is too expensive."""
+    """K(t) of the composition at each abscissa of `LATTICE`, float64; ∞ where it costs too much."""
     t = np.array(LATTICE)
     total = t * (t + 1) / 2 * what.mu_squared
     for mechanism, count in what.sampled:
