@@ -106,5 +106,8 @@ def _fits(path: Path) -> bool:
 
 ARCHIVE = DatasetSpec("NumPy archive by columns", format=SourceFormat(_fits, npz_records))
 MEDMNIST = DatasetSpec(
-    "MedMNIST", format=ARCHIVE.format, attribution="MedMNIST by Yang et al. (2023); see its licence"
+    "MedMNIST",
+    format=ARCHIVE.format,
+    attribution="MedMNIST by Yang et al. (2023); see its licence",
+    public=True,
 )

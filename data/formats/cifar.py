@@ -91,11 +91,13 @@ CIFAR10 = DatasetSpec(
     augmentation=Augmentation("flips"),
     format=SourceFormat(_TEN.fits, _TEN.records, classes=CIFAR10_CLASSES),
     attribution="CIFAR-10 by Krizhevsky (2009)",
+    public=True,
 )
 CIFAR100 = DatasetSpec(
     "CIFAR-100",
     augmentation=Augmentation("flips"),
     format=SourceFormat(_HUNDRED.fits, _HUNDRED.records, labels=("coarse",)),
     attribution="CIFAR-100 by Krizhevsky (2009)",
+    public=True,
     columns={"label": "coarse", "sensitive": "fine", "limit": "50000"},
 )

@@ -89,6 +89,7 @@ CELEBA = DatasetSpec(
     augmentation=Augmentation("flips"),
     format=SourceFormat(_fits, celeba_records, labels=("Male",)),
     attribution="CelebA by Liu et al. (2015); for research",
+    public=True,
     columns={"label": "Male", "sensitive": "Smiling", "side": "64"},
 )
 """Bertran et al. 2019 (section 5.2) keep the gender and hide the smile, or the other way round."""

@@ -110,4 +110,5 @@ EMNIST = DatasetSpec(
     augmentation=Augmentation("affine"),
     format=IDX.format,
     attribution="EMNIST by Cohen et al. (2017), from NIST data",
+    public=True,
 )

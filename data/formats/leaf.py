@@ -166,4 +166,5 @@ FEMNIST = DatasetSpec(
     augmentation=Augmentation("affine"),
     format=LEAF.format,
     attribution="FEMNIST by Caldas et al. (2018), from NIST data",
+    public=True,
 )

@@ -80,4 +80,5 @@ SVHN = DatasetSpec(
     "SVHN",
     format=SourceFormat(_fits, svhn_records, classes=DIGITS),
     attribution="SVHN by Netzer et al. (2011); for research",
+    public=True,
 )

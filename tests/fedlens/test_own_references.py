@@ -56,5 +56,5 @@ def test_data_that_somebody_brought_are_not_taken_for_public(name, public):
 
 
 def test_pages_know_each_data_set_that_says_that_it_is_public():
-    said = {name: DATASETS[name].by_path for name in DATASETS if DATASETS[name].public}
+    said = {name: DATASETS[name].needs_path for name in DATASETS if DATASETS[name].public}
     assert said == dict.fromkeys(PUBLIC, False) | dict.fromkeys(PUBLIC_BY_PATH, True)
