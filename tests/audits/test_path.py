@@ -15,7 +15,7 @@ from fedlens.client.tasks import CLIENT_TASKS
 from fedlens.client.tasks.frozen import FrozenLocalTask
 from fedlens.client.update.clipping import Blocks
 from fedlens.simulations.audits import audit
-from fedlens.simulations.audits.audit import AuditPlan, run_audits
+from fedlens.simulations.audits.audit import AuditPlan, restarts_repeat, run_audits
 from fedlens.simulations.audits.canaries import OVERLONG, Canaries, with_values
 from fedlens.simulations.audits.clips import HOSTILE, clip_probe
 from fedlens.simulations.audits.made_up import made_up_images, made_up_labels, owner_of
@@ -166,9 +166,9 @@ def test_two_tasks_are_held_against_each_other(known, source):
 
 
 def test_noise_differs_between_processes():
-    assert not audit.restarts_repeat(lives=2)
+    assert not restarts_repeat(lives=2)
 
 
 def test_a_source_that_starts_anew_with_each_process_is_noticed(monkeypatch):
     monkeypatch.setattr(audit, "draw_once", lambda: {1.0, 2.0, *np.arange(6) + 7.0})
-    assert audit.restarts_repeat()
+    assert restarts_repeat()

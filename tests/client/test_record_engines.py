@@ -235,6 +235,8 @@ class Network(nn.Module):
 class Steps:
     """A task of another package around it."""
 
+    takes_steps = True
+
     def __init__(self, users, rate=0.1):
         torch.manual_seed(1)
         self.steps = RecordSteps(Network(), users, torch.neg, rate)

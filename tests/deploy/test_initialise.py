@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import stat
 import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 
@@ -195,13 +195,13 @@ def test_a_list_of_operators_that_is_none_is_said_in_one_line(federation):
 
 
 def test_files_for_containers_are_read_by_what_reads_them(written):
-    compose = json.loads((written / "containers" / "compose.yaml").read_text())
+    compose = yaml.safe_load((written / "containers" / "compose.yaml").read_text())
     assert set(compose["services"]) == {"superlink", "north", "south"}
-    kustomization = json.loads((written / "kubernetes" / "kustomization.yaml").read_text())
+    kustomization = yaml.safe_load((written / "kubernetes" / "kustomization.yaml").read_text())
     for name in kustomization["resources"]:
         text = (written / "kubernetes" / name).read_text()
         for part in text.split("---\n"):
-            assert json.loads(part)["kind"] in ("Service", "StatefulSet", "PersistentVolumeClaim")
+            assert yaml.safe_load(part)["kind"] in ("Service", "StatefulSet", "PersistentVolumeClaim")
     for name in ("Dockerfile", "Dockerfile.cuda"):
         text = (written / "containers" / name).read_text()
         assert "$base" not in text and "USER 10001" in text

@@ -107,7 +107,7 @@ def test_no_one_asks_of_which_kind_a_task_or_a_privatizer_is():
     found = []
     for path in sorted(one for room in ROOMS for one in (ROOT / room).rglob("*.py")):
         short = path.relative_to(ROOT).as_posix()
-        module = short.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
+        module = "fedlens." + short.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
         if module not in OWN and not short.startswith(NO_TASKS):
             found += [f"{short}:{line}" for line in places(path.read_text(encoding="utf-8"))]
     assert found == []

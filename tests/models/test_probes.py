@@ -108,7 +108,7 @@ def test_a_probe_of_another_package_is_found_and_one_without_a_range_is_refused(
     ]
     monkeypatch.setattr(registry, "installed", lambda group: points)
     assert answer("bright", records(images=torch.ones(MOST, *SHAPE))) == 1
-    with pytest.raises(FedlensError, match=r"no models\.probes\.protocol\.Probe"):
+    with pytest.raises(FedlensError, match=r"no fedlens\.models\.probes\.protocol\.Probe"):
         parse_probe("boundless")
     monkeypatch.setattr(
         registry,

@@ -34,6 +34,7 @@ from fedlens.store import (
     SampleFilter,
     open_store,
 )
+from fedlens_research.tradeoff.report import CurvePlan, run_curve
 
 LABELS = (
     LabelRecord(key="0", name="stands"),
@@ -179,7 +180,7 @@ def test_its_privatizer_trains_in_a_federation(tmp_path):
         },
     )
     assert run.summary.rounds == 2
-    assert fedlens.privatizers.load(run.path).shape == (1, 28, 28)
+    assert fedlens.privatizer.load(run.path).shape == (1, 28, 28)
 
 
 @pytest.fixture
@@ -214,7 +215,7 @@ def test_its_tasks_make_a_filter_of_their_own_in_three_files(tmp_path, a_filter_
     assert sources == {"sums_settings.py", "sums_client.py", "sums_server.py"}
     theirs = made_of_sums(tmp_path / "theirs", "spread", "pairs", tasks__first__highest=5)
     ours = made_of_sums(tmp_path / "ours", "frequencies", "moments")
-    filters = [fedlens.privatizers.load(run.path).network.state_dict() for run in (theirs, ours)]
+    filters = [fedlens.privatizer.load(run.path).network.state_dict() for run in (theirs, ours)]
     assert all(torch.equal(filters[0][name], filters[1][name]) for name in filters[1])
     assert theirs.summary.epsilon == ours.summary.epsilon and theirs.summary.rounds == 3
     assert theirs.summary.sensitive_read_nats == ours.summary.sensitive_read_nats
@@ -260,9 +261,17 @@ def test_its_page_is_in_the_dashboard(run, monkeypatch):
 
 
 def test_its_attacker_has_a_place_on_a_curve(tmp_path):
-    curve = fedlens.privatizers.curve(
-        "information", "mixture:0.4", tmp_path, points=["0.5"], attackers=["guesser"], quick=True
+    plan = CurvePlan(
+        method="information",
+        data="mixture:0.4",
+        out=tmp_path,
+        seeds=(0,),
+        points=("0.5",),
+        attackers=("guesser",),
+        quick=True,
+        data_dir=None,
     )
+    curve = run_curve(plan, lambda _: None)
     (point,) = curve.rows()
     assert 0 <= point["sensitive"]["guesser"]["mean"] <= 1
 

@@ -141,7 +141,7 @@ class Sums:
 
     def __init__(self, monkeypatch):
         self.seen: list[np.ndarray] = []
-        monkeypatch.setattr(record_mode, "noised", self._noised)
+        monkeypatch.setattr(record_mode, "add_step_noise", self._noised)
 
     def _noised(self, total, request, node, step):
         self.seen.append(total.numpy().copy())
@@ -182,7 +182,7 @@ def test_a_record_in_any_form_moves_every_steps_sum_by_the_clip_at_most(
     with pytest.MonkeyPatch.context() as patch:
         whole, fewer = Sums(patch), Sums(patch)
         seen = stage.total([less], [])
-        patch.setattr(record_mode, "noised", whole._noised)
+        patch.setattr(record_mode, "add_step_noise", whole._noised)
         found = stage.total([odd], [])
     assert seen.requests == found.requests and seen.replies == found.replies
     assert len(whole.seen) == len(fewer.seen) > 0

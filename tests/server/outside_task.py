@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from fedlens.client.messages import TrainRequest
-from fedlens.client.tasks.protocol import TaskSettings
+from fedlens.client.tasks.protocol import ClientTask, TaskSettings
 from fedlens.client.update.record_mode import DrawnRecords
 from fedlens.client.users.protocol import LocalData, LocalUsers
 from fedlens.server.config.mechanism import largest_sum
@@ -73,7 +73,7 @@ class NullTask(CriticTask):
         self._sum = state["sum"].astype(np.float64)
 
 
-class NullLocalTask:
+class NullLocalTask(ClientTask):
     """A user's brightness, at most 1."""
 
     chunk = 8

@@ -65,9 +65,12 @@ def add_parser(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
 
 def run_curve_verb(args: argparse.Namespace) -> int:
     """Train, attack, print, draw, store."""
+    from fedlens.api.attacks import require_attackers
     from fedlens.models.shapes import ShapeError
     from fedlens.privatizers.private_data import PrivateDataError
     from fedlens.privatizers.protocol import PrivatizerError
+
+    require_attackers()
     from fedlens_research.tradeoff.report import run_curve
     from fedlens_research.tradeoff.store import store_curve
 

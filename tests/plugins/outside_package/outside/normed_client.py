@@ -10,6 +10,7 @@ from torch.nn import functional as F
 from torch.nn.utils import vector_to_parameters
 
 from fedlens.client.messages import TrainRequest
+from fedlens.client.tasks.protocol import ClientTask
 from fedlens.client.tasks.record_steps import RecordSteps
 from fedlens.client.update.clipping import Updates
 from fedlens.client.update.record_mode import DrawnRecords
@@ -37,10 +38,11 @@ class NormedCritic(nn.Module):
         return scores.gather(1, labels[:, None])[:, 0]
 
 
-class NormedLocalTask:
+class NormedLocalTask(ClientTask):
     """A reply is how far noised steps take the critic."""
 
     chunk = 1
+    takes_steps = True
 
     def __init__(self, users: LocalUsers, request: TrainRequest) -> None:
         critic = NormedCritic(users.shape, users.classes)
