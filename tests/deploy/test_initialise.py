@@ -201,7 +201,8 @@ def test_files_for_containers_are_read_by_what_reads_them(written):
     for name in kustomization["resources"]:
         text = (written / "kubernetes" / name).read_text()
         for part in text.split("---\n"):
-            assert yaml.safe_load(part)["kind"] in ("Service", "StatefulSet", "PersistentVolumeClaim")
+            kind = yaml.safe_load(part)["kind"]
+            assert kind in ("Service", "StatefulSet", "PersistentVolumeClaim")
     for name in ("Dockerfile", "Dockerfile.cuda"):
         text = (written / "containers" / name).read_text()
         assert "$base" not in text and "USER 10001" in text

@@ -127,7 +127,8 @@ _ANNOTATOR: dict[str, object] = {
 _RECORD: dict[str, object] = {"privacy.unit": "record", "privacy.delta": 1e-5}
 _PRIVATIZER: dict[str, object] = {
     "schedule": "privatizer critic",
-    "privatizer.kind": "federated",
+    "privatizer.kind": "trained",
+    "privatizer.trained_by": "rounds",
     "tasks.privatizer.kind": "privatizer",
     "tasks.privatizer.rounds": 3,
     "tasks.privatizer.lead": 1,
