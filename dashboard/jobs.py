@@ -143,7 +143,7 @@ def explain_failure(status: int, wrong: str) -> str:
     if lines and lines[-1].startswith(PREFIX):
         return lines[-1].removeprefix(PREFIX)[:_LONGEST]
     logged = wrong[-_LONGEST_LOGGED:]
-    logging.getLogger("dashboard").error("a command ended with %s: %s", status, logged)
+    logging.getLogger("fedlens.dashboard").error("a command ended with %s: %s", status, logged)
     if status < 0:
         return (
             f"The system ended it ({_signal(-status)}) before it was done, as it does where memory "

@@ -133,7 +133,7 @@ def _application(tokens: SessionTokens, store: Store, started: Callable[[], None
 
 def _log_error(error: Exception) -> None:
     """Keep the trace in the server's log; the page names only the error's type."""
-    logging.getLogger("dashboard").error("a page failed", exc_info=error)
+    logging.getLogger("fedlens.dashboard").error("a page failed", exc_info=error)
 
 
 def _speaker(announce: Callable[[str], None] | None, open_browser: bool) -> Callable[[str], None]:

@@ -69,7 +69,7 @@ def plain_errors() -> Iterator[None]:
         st.button("Try again", key="try_again")
         st.stop()
     except Exception as error:  # a page that fails must not show another program's texts
-        logging.getLogger("dashboard").exception("a page failed")
+        logging.getLogger("fedlens.dashboard").exception("a page failed")
         st.error(f"{FAILED} ({type(error).__name__}). The server's log says more.")
         st.button("Try again", key="try_again")
         st.stop()

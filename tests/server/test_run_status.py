@@ -22,7 +22,7 @@ def said_by(tmp_path):
 def test_each_round_is_said_with_both_epsilons_and_the_nodes(
     run_small, small_config, tmp_path, caplog
 ):
-    caplog.set_level(logging.INFO, "server")
+    caplog.set_level(logging.INFO, "fedlens.server")
     outcome = run_small(small_config(tasks__critic__noise_multiplier=2.0))
     said = said_by(tmp_path)
     assert (said["status"], said["round"], said["rounds"]) == ("finished", 3, 3)
@@ -48,7 +48,7 @@ def test_the_engine_of_several_local_steps_is_recorded(run_small, small_config, 
 
 
 def test_a_node_that_fails_is_missing_in_what_is_said(run_small, small_config, tmp_path, caplog):
-    caplog.set_level(logging.INFO, "server")
+    caplog.set_level(logging.INFO, "fedlens.server")
     app = ClientApp()
 
     @app.query("describe")
