@@ -120,7 +120,7 @@ def test_owners_with_different_contracts_do_not_train(run_stores, tmp_path):
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"tasks": ["frozen"]}, "tasks.critic.kind = 'wgan'"),
+        ({"tasks": ["frozen"]}, "tasks.critic.kind = 'null'"),
         ({"least_noise_multiplier": 99.0}, "tasks.critic.noise_multiplier"),
         ({"largest_sampling_rate": 0.01}, "tasks.critic.sampling_rate"),
         ({"unit": "record"}, "privacy.unit = 'user'"),

@@ -468,8 +468,8 @@ def test_settings_that_do_not_fit_are_refused(changes, text):
         Config().updated({**TINY, **changes})
 
 
-def test_a_federated_filter_needs_its_task():
-    with pytest.raises(ConfigError, match="belong together"):
+def test_a_filter_trained_in_rounds_needs_its_task():
+    with pytest.raises(ConfigError, match="no task trains the filter"):
         Config().updated(TINY).updated(
             {"privatizer.kind": "trained", "privatizer.trained_by": "rounds"}
         )
