@@ -90,7 +90,7 @@ def _installed_folders() -> Iterator[Path]:
         installed = metadata.distribution(DISTRIBUTION)
     except metadata.PackageNotFoundError:
         return
-    inside = Path("client") / "datasets" / "embedded_data"
+    inside = Path("fedlens") / "data" / "embedded_data"
     yield Path(str(installed.locate_file(inside)))
     origin = installed.read_text("direct_url.json")
     source = _editable_source(origin) if origin else None

