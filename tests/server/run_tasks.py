@@ -190,7 +190,7 @@ RUNS: dict[str, dict[str, object]] = {
     "privatizer, synthetic": {
         **_FROZEN,
         "privatizer.kind": "trained",
-    "privatizer.trained_by": "samples",
+        "privatizer.trained_by": "samples",
         "privatizer.width": 2,
         "privatizer.steps": 3,
         "privatizer.output_noise_std": 0.25,
