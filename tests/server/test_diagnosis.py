@@ -201,8 +201,9 @@ def test_a_fault_that_is_in_no_library_is_flagged(released, asked, reference):
 
 
 def test_a_reference_of_another_kind_is_noticed_and_nothing_is_claimed(
-    released, reference, few_hypotheses
+    released, reference, monkeypatch
 ):
+    monkeypatch.setattr("fedlens.diagnosis.diagnose.library", fewer)
     coarse = torch.nn.functional.interpolate(reference.images, size=(8, 8), mode="area")
     thick = torch.nn.functional.interpolate(coarse, size=(28, 28), mode="bilinear") * 1.6 + 0.6
     other = Reference("coarse scans", thick.clamp(-1, 1), reference.labels, 10)
