@@ -268,6 +268,7 @@ class _dashboard:
         with log.open("a") as errors:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", __name__, self._place, token, "0", *self._fate],
+                env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
                 stdout=subprocess.DEVNULL,
                 stderr=errors,
                 text=True,
