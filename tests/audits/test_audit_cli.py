@@ -71,7 +71,7 @@ def test_all_audits_of_a_run(capsys, trained):
         for name in ("ledger.jsonl", "evidence.jsonl", "checkpoint/state.safetensors")
     }
     status, printed, errors = run(capsys, trained, *FEW, "--json")
-    assert status == ExitStatus.DONE and errors == ""
+    assert (status, errors) == (ExitStatus.DONE, "")
     found = last(printed)
     kinds = [finding["kind"] for finding in found["findings"]]
     assert kinds == ["clipping", "noise", "sampling", "one-run", "one-shot", "membership"]
