@@ -26,7 +26,7 @@ html_show_sourcelink = False
 myst_heading_anchors = 4
 myst_enable_extensions = ["colon_fence"]
 nitpicky = True
-# Only the public API has pages, not the floors; other packages' names lead nowhere without a network.
+# Only the public API has pages, not the floors; names of other packages lead nowhere offline.
 FLOORS = sorted(
     one.name for one in (Path(__file__).parents[1] / "fedlens").iterdir() if one.is_symlink()
 )
