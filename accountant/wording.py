@@ -19,6 +19,7 @@ _METHODS = {
     "rdp": "moments accountant of order {order:g}",
     "analytic": "closed form of the privacy loss",
     "contour": "privacy loss by contour inversion",
+    "participation": "privacy loss by numbers of participations",
 }
 METHODS = tuple(_METHODS)
 """Names of the computations that can give a differential privacy figure."""
