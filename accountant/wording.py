@@ -32,6 +32,11 @@ def shown(value: float, digits: int = 3) -> str:
     return f"{rounded_up(value, digits):.{digits}g}"
 
 
+def percentage(share: float) -> str:
+    """A share of a budget that is used, rounded up to a tenth of a per cent."""
+    return f"{math.ceil(1000 * share) / 10:g}%"
+
+
 def method_in_words(bound: Bound) -> str:
     """Which computation gave a bound."""
     return _METHODS.get(bound.method, bound.method).format(order=bound.order)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Mapping
 
 from fedlens.accountant.bounds import Bound, require_count, require_probability
 from fedlens.accountant.dp.moments import MomentsAccountant
@@ -39,6 +40,11 @@ class DifferentialAccountant:
         self._moments.compose(event, count)
         self._counts[event.mechanism] += count * event.count
         self._known.clear()
+
+    @property
+    def counts(self) -> Mapping[PricedMechanism, int]:
+        """How often each mechanism was booked."""
+        return self._counts
 
     def rdp(self, delta: float) -> Bound:
         """The moments accountant's ε at ``delta`` in (0, 1), with its Rényi order."""

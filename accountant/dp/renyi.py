@@ -182,6 +182,16 @@ def deltas(divergences: Floats, orders: Floats, epsilon: float) -> Floats:
     return result
 
 
+def divergence_budgets(orders: Floats, epsilon: float, delta: float) -> Floats:
+    """The D_α whose conversion (`epsilons`) is ``epsilon`` at ``delta``, at each order.
+
+    Rounded down, and not above 0 where the order promises nothing.
+    """
+    slack = (math.log(delta) + np.log(orders)) / (orders - 1)
+    result: Floats = (epsilon - np.log1p(-1 / orders) + slack) - 1e-14 * (epsilon + np.abs(slack))
+    return result
+
+
 def _default_orders() -> tuple[float, ...]:
     nearest = 1 + np.geomspace(1e-12, _NEAREST - 1, 55)[:-1]
     near_one = 1 + np.geomspace(_NEAREST - 1, 1.0, 49)
