@@ -97,7 +97,8 @@ def default_order(epsilon: float, delta: float) -> float:
     Raises:
         WrongUse: no order can promise ``epsilon`` at ``delta``.
     """
-    orders = np.array(DEFAULT_ORDERS)
+    near = np.unique(np.round(DEFAULT_ORDERS, 4))  # a number that a header can be read by
+    orders = near[near > 1]
     worth: Floats = divergence_budgets(orders, epsilon, delta) / orders
     if not worth.max() > 0:
         raise WrongUse(
