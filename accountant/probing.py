@@ -44,11 +44,16 @@ class ProbePrice:
     """Half of the 95% interval of the mean over the enrolled users, in users' measure [0, 1]."""
     together: float
     """DP ε at ``delta`` of the probe and what was spent before: by the population, or without one
-    by the run that it is about, that whose network it asks, and the probes of both."""
+    by the run that it is about, that whose network it asks, and the probes of both. It presumes
+    that none of them, this one included, was chosen by what another released."""
     spent: float
     """The same before the probe."""
     budget: float | None
-    """The population's; None where there is none."""
+    """The population's, which holds however probes are chosen; None where there is none."""
+    used: float | None
+    """What part of it is used up before the probe, as its filter counts."""
+    used_after: float | None
+    """The same with the probe; above 1 where it would be refused."""
     probe_limit: float | None
     """DP ε that the population's owner leaves to all probes together; None for no such limit."""
     spent_on_probes: float | None
@@ -135,6 +140,8 @@ def price_of(
         together=together,
         spent=spent,
         budget=None if terms is None else terms.epsilon_budget,
+        used=None if population is None else population.share_spent(asked),
+        used_after=None if population is None else population.share_spent(asked, event),
         probe_limit=limit,
         spent_on_probes=None if population is None else population.spent_on_probes().epsilon,
         bayesian_epsilon=own.spending().bdp_sound,

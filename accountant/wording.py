@@ -19,6 +19,7 @@ _METHODS = {
     "rdp": "moments accountant of order {order:g}",
     "analytic": "closed form of the privacy loss",
     "contour": "privacy loss by contour inversion",
+    "participation": "privacy loss by numbers of participations",
 }
 METHODS = tuple(_METHODS)
 """Names of the computations that can give a differential privacy figure."""
@@ -29,6 +30,11 @@ def shown(value: float, digits: int = 3) -> str:
     if math.isinf(value):
         return "infinite"
     return f"{rounded_up(value, digits):.{digits}g}"
+
+
+def percentage(share: float) -> str:
+    """A share of a budget that is used, rounded up to a tenth of a per cent."""
+    return f"{math.ceil(1000 * share) / 10:g}%"
 
 
 def method_in_words(bound: Bound) -> str:

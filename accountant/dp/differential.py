@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Mapping
 
-from fedlens.accountant.bounds import NOTHING_SPENT, Bound, require_count, require_probability
+from fedlens.accountant.bounds import Bound, require_count, require_probability
 from fedlens.accountant.dp.moments import MomentsAccountant
 from fedlens.accountant.dp.tight import tight_delta, tight_epsilon
 from fedlens.accountant.events import Event, PricedMechanism
@@ -40,27 +41,29 @@ class DifferentialAccountant:
         self._counts[event.mechanism] += count * event.count
         self._known.clear()
 
+    @property
+    def counts(self) -> Mapping[PricedMechanism, int]:
+        """How often each mechanism was booked."""
+        return self._counts
+
     def rdp(self, delta: float) -> Bound:
         """The moments accountant's ε at ``delta`` in (0, 1), with its Rényi order."""
         return self._moments.epsilon(delta)
 
     def tight(self, delta: float) -> Bound:
-        """The tight ε at ``delta``: method ``analytic`` or ``contour``.
+        """The tight ε at ``delta``: method ``analytic``, ``contour`` or ``participation``.
 
-        `bounds.UNBOUNDED` where no tight computation is valid: no noise, or noise too small for the
-        quadrature.
+        ``rdp`` where the moments accountant's is no larger, and `bounds.UNBOUNDED` without noise.
         """
         require_probability("delta", delta)
         if delta not in self._known:
-            self._known[delta] = tight_epsilon(self._counts, delta)
+            found = tight_epsilon(self._counts, delta)
+            self._known[delta] = min(found, self.rdp(delta), key=lambda bound: bound.epsilon)
         return self._known[delta]
 
     def epsilon(self, delta: float) -> Bound:
-        """The least of what is valid, saying which: ``rdp``, ``analytic`` or ``contour``."""
-        if not self._counts:
-            require_probability("delta", delta)
-            return NOTHING_SPENT
-        return min(self.tight(delta), self.rdp(delta), key=lambda bound: bound.epsilon)
+        """The least of what is valid, saying which: as `tight`, which no other one is below."""
+        return self.tight(delta)
 
     def delta(self, epsilon: float) -> float:
         """The least valid δ at ``epsilon`` ≥ 0.

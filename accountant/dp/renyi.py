@@ -25,6 +25,7 @@ from fedlens.accountant.dp.binomial import Floats, log_moment, log_sum_exp
 _NATS = 46.0
 """Quadrature errors are below exp(−_NATS) relative to the moment: less than rounding."""
 _TINY_NOISE = 0.05
+_NEAREST = 1.001
 _SERIES = 18
 """Terms of the Taylor series of (1+w)^α − 1 − αw, used where it converges faster than 2^-n/n!."""
 _TAIL = math.sqrt(2 * _NATS)
@@ -36,8 +37,9 @@ def renyi_divergences(
 ) -> Floats:
     """D_α of one release at each order, float64 [orders], read-only and cached.
 
-    Exact to rounding (relative 1e-12) for ``noise_multiplier`` ≥ 0.05; an upper bound by
-    convexity, with a gap of at most log(1/q), at fractional orders of less noise; ∞ for none.
+    Exact to rounding (relative 1e-12) for ``noise_multiplier`` ≥ 0.05 from order 1.001 on, whose
+    divergence counts below it; an upper bound by convexity, with a gap of at most log(1/q), at
+    fractional orders of less noise; ∞ for none.
 
     Args:
         sampling_rate: q in (0, 1].
@@ -66,9 +68,16 @@ def _log_moments(alphas: Floats, q: float, z: float) -> Floats:
     whole = alphas == np.floor(alphas)
     a = np.array([1 / (2 * z * z)])
     result[whole] = [log_moment(int(alpha), q, a)[0] for alpha in alphas[whole]]
-    between = quadrature if z >= _TINY_NOISE else _convexity_bound
+    between = _by_quadrature if z >= _TINY_NOISE else _convexity_bound
     if not whole.all():
         result[~whole] = between(alphas[~whole], q, z)
+    return result
+
+
+def _by_quadrature(alphas: Floats, q: float, z: float) -> Floats:
+    """Rounding spoils it next to order 1: there D is at most that of a larger order."""
+    larger, at = np.unique(np.maximum(alphas, _NEAREST), return_inverse=True)
+    result: Floats = (alphas - 1) * (quadrature(larger, q, z) / (larger - 1))[at]
     return result
 
 
@@ -173,13 +182,26 @@ def deltas(divergences: Floats, orders: Floats, epsilon: float) -> Floats:
     return result
 
 
+def divergence_budgets(orders: Floats, epsilon: float, delta: float) -> Floats:
+    """The D_α whose conversion (`epsilons`) is ``epsilon`` at ``delta``, at each order.
+
+    Rounded down, and not above 0 where the order promises nothing.
+    """
+    slack = (math.log(delta) + np.log(orders)) / (orders - 1)
+    result: Floats = (epsilon - np.log1p(-1 / orders) + slack) - 1e-14 * (epsilon + np.abs(slack))
+    return result
+
+
 def _default_orders() -> tuple[float, ...]:
-    near_one = 1 + np.geomspace(1e-3, 1.0, 49)
+    nearest = 1 + np.geomspace(1e-12, _NEAREST - 1, 55)[:-1]
+    near_one = 1 + np.geomspace(_NEAREST - 1, 1.0, 49)
     tenths = np.arange(11, 121) / 10
     whole = np.arange(13, 65)
     tail = np.unique(np.round(np.geomspace(64, 4096, 56)))[1:]
-    return tuple(float(order) for order in np.unique([*near_one, *tenths, *whole, *tail]))
+    return tuple(float(order) for order in np.unique([*nearest, *near_one, *tenths, *whole, *tail]))
 
 
 DEFAULT_ORDERS = _default_orders()
-"""Orders that the moments accountant tries: close to 1 for tiny noise, up to 4096 for huge."""
+"""Orders that the moments accountant tries: close to 1 for tiny noise, up to 4096 for huge.
+
+What tiny noise z loses is about k/(2z²) for k participations, and the best α − 1 about z²."""

@@ -98,6 +98,8 @@ def _population_record(population: Population) -> dict[str, Any]:
         "figures": {
             "epsilon_budget": terms.epsilon_budget,
             "delta_dp": terms.delta,
+            "order": terms.order,
+            "share_spent": population.share_spent(),
             "dp_epsilon": json_value(spent.epsilon),
             "dp_method": spent.method,
             "dp_order": spent.order,

@@ -11,7 +11,10 @@ restored from an older copy, so an entry is never used twice. Nothing gives budg
 resuming nor deleting a run.
 
 The decision rests on differential privacy alone. It looks at no data, so being refused tells
-nothing. As all composition, it presumes noise and rates that were not chosen by earlier releases.
+nothing. It is a filter's (`fedlens.accountant.dp.filter`), of an order that the header fixes: the
+budget holds though people look at what one run released and then choose the noise, rate and length
+of the next. What accountants make of the grants so far is shown beside it and decides nothing: it
+holds only where no setting was chosen in that way.
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ from fedlens.accountant.ledger.ledger import Ledger, LedgerEntry, LedgerError
 from fedlens.accountant.ledger.prior import PriorReleases
 from fedlens.accountant.ledger.spending import PopulationSpending, Share, share_of
 from fedlens.accountant.ledger.terms import LEDGER, PopulationError, PopulationTerms, ledger_in
-from fedlens.accountant.wording import shown
+from fedlens.accountant.wording import percentage, shown
 from fedlens.foundation.errors import ExitStatus, FedlensError
 from fedlens.foundation.files import make_folder_durably
 
@@ -188,7 +191,7 @@ class Population:
             How many entries were made.
 
         Raises:
-            OutOfBudget: they would take ε above the budget. Nothing was spent.
+            OutOfBudget: the filter forbids them. Nothing was spent.
             PopulationError: an event is of another unit, or see `missing`.
             LedgerError: the ledger was harmed, or cannot be written.
         """
@@ -201,9 +204,9 @@ class Population:
             if self._fitting(missing.in_bulk) < len(missing.in_bulk):
                 raise OutOfBudget(
                     f"run {prior.run_id}, which this one builds on, was about the same people, and "
-                    f"what it cost takes DP ε of population {self.terms.population!r} above its "
-                    f"budget {self.terms.epsilon_budget:g} (spent {shown(self.spent().epsilon)}): "
-                    "take a larger budget, or build on another run"
+                    f"what it cost does not fit what is left of population "
+                    f"{self.terms.population!r} with its budget {self.terms.epsilon_budget:g} "
+                    f"({self.percent_spent()} used): take a larger budget, or build on another run"
                 )
             for number, event, entry in missing.releases:
                 self._ledger.append(
@@ -236,6 +239,9 @@ class Population:
     def spent(self, users: str = "") -> Bound:
         """ε at the terms' δ of all grants, as far as this process has read them.
 
+        It presumes that no run's settings were chosen by an earlier release. Without that the
+        terms' ε holds, and nothing less: see `share_spent`.
+
         Args:
             users: slice whose users are meant; empty for those who have spent most.
         """
@@ -248,8 +254,28 @@ class Population:
         return account.epsilon(users)
 
     def spent_on_probes(self) -> Bound:
-        """ε at the terms' δ of all probes together."""
+        """ε at the terms' δ of all probes together, each as if everybody had taken part.
+
+        However they were chosen, it stays within the terms' ``probe_epsilon``.
+        """
         return self._account.probes()
+
+    def share_spent(self, users: str = "", after: Event | None = None) -> float:
+        """What part of the budget is used up, as the filter counts, in [0, 1].
+
+        Args:
+            users: as `spent`.
+            after: a release to count too.
+        """
+        account = self._account
+        if after is not None:
+            account = copy.deepcopy(account)
+            account.compose(after, 1, "", users)
+        return account.share(users)
+
+    def percent_spent(self, users: str = "") -> str:
+        """`share_spent` in words, rounded up."""
+        return percentage(self.share_spent(users))
 
     def rounds_left(self, event: Event, most: int = 10**6) -> int:
         """How many more rounds of ``event`` the budget allows, if no other run spends; ≤ ``most``.
@@ -326,8 +352,10 @@ class Population:
         if not self._account.exceeds_budget(event, users):
             return None
         return (
-            f"the next round would take DP ε of population {terms.population!r} above its "
-            f"budget {terms.epsilon_budget:g} (spent {shown(self.spent(users).epsilon)} in all)"
+            f"the next round does not fit what is left of population {terms.population!r}, whose "
+            f"filter of order {terms.order:g} keeps DP ε within the budget "
+            f"{terms.epsilon_budget:g} however runs are chosen ({self.percent_spent(users)} used; "
+            f"spent {shown(self.spent(users).epsilon)} if none was chosen by another's releases)"
         )
 
     def _book(self) -> None:

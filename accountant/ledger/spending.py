@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 
 from fedlens.accountant.bounds import Bound
 from fedlens.accountant.dp.differential import DifferentialAccountant
-from fedlens.accountant.events import Event, PricedMechanism
+from fedlens.accountant.events import Event, PricedMechanism, SubsampledGaussian
 from fedlens.accountant.ledger.chain import LedgerEntry
 from fedlens.accountant.ledger.terms import PopulationTerms
 
@@ -71,7 +71,7 @@ class PopulationSpending:
     def compose(self, event: Event, count: int, purpose: str, users: str) -> None:
         """Book ``count`` grants of an event about some users."""
         if purpose == PROBE:
-            self._probes.compose(event, count)
+            self._probes.compose(_of_all(event), count)
         own, beyond = self.apart(users), self._beyond(event, count, users)
         if beyond is not None:
             self._sides.setdefault(users, Counter())[event.mechanism] += event.count * count
@@ -114,15 +114,19 @@ class PopulationSpending:
         return (self._everyone, *self._slices.values())
 
     def exceeds_budget(self, event: Event, users: str) -> bool:
-        """Whether an event about some users would take any of them above the budget."""
-        budget, delta = self._terms.epsilon_budget, self._terms.delta
+        """Whether the filter forbids an event about some users, for any of them."""
+        admits = self._terms.filter.admits
         beyond = self._beyond(event, 1, users)
         if beyond is not None:
             event = replace(event, count=max(1, beyond))
-        return beyond != 0 and any(
-            account.would_exceed(event, epsilon=budget, delta=delta)
-            for account in self._of(self.apart(users))
+        return beyond != 0 and not all(
+            admits(account.counts, event) for account in self._of(self.apart(users))
         )
+
+    def share(self, users: str = "") -> float:
+        """What part of the filter's total the users of a slice have spent, or the dearest ones."""
+        spent, total = self._terms.filter.spent, self._terms.filter.total
+        return max(spent(account.counts) for account in self._of(self.apart(users))) / total
 
     def exceeds_probes(self, event: Event, purpose: str) -> bool:
         """Whether a probe would take all of them above what the terms leave to probes."""
@@ -130,8 +134,21 @@ class PopulationSpending:
         return (
             purpose == PROBE
             and limit > 0
-            and self._probes.would_exceed(event, epsilon=limit, delta=self._terms.delta)
+            and self._probes.would_exceed(_of_all(event), epsilon=limit, delta=self._terms.delta)
         )
+
+
+def _of_all(event: Event) -> Event:
+    """A release in which everybody takes part, which costs no less.
+
+    What such releases cost is one number, Σ 1/z², of which the closed form of ε is a growing
+    function. So their limit is a filter as it stands: they may be chosen by earlier ones (Smith
+    and Thakurta, "Fully Adaptive Composition for Gaussian Differential Privacy",
+    arXiv:2210.17520).
+    """
+    if isinstance(event, SubsampledGaussian):
+        return replace(event, sampler="none", sampling_rate=1.0)
+    return event
 
 
 @dataclass(frozen=True)

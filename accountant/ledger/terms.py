@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from fedlens.accountant.dp.filter import PrivacyFilter, default_order
 from fedlens.accountant.events import Adjacency, Unit
 from fedlens.foundation.errors import FedlensError, WrongUse
 
@@ -77,7 +78,8 @@ class PopulationTerms:
     delta: float
     """δ that the budget is stated at."""
     epsilon_budget: float
-    """Most that differential privacy's ε at ``delta`` may come to, over all runs."""
+    """Most that differential privacy's ε at ``delta`` may come to, over all runs, however the
+    settings of each were chosen by the releases of earlier ones."""
     adjacency: Adjacency = "add-remove"
     """Between which data sets the guarantee holds: one user or record is there or not."""
     users: int = 0
@@ -88,6 +90,8 @@ class PopulationTerms:
     slices: str = ""
     """Public attribute of which every user has exactly one value for as long as the population
     lasts, such as ``app_version``: runs on slices by it compose in parallel. Empty: all add up."""
+    order: float = 0.0
+    """Rényi order α > 1 at which releases are admitted; 0 stands for `default_order`'s."""
 
     def __post_init__(self) -> None:
         text = isinstance(self.population, str) and self.population
@@ -106,6 +110,18 @@ class PopulationTerms:
         _require(bool(named), "slices", self.slices, "give a name of letters, digits and '_'")
         fix = f"make it at most 1/N for N = {users} users: a larger δ protects no one"
         _require(self.unit == "record" or users == 0 or delta <= 1 / users, "delta", delta, fix)
+        _require(_real(self.order), "order", self.order, "give a number above 1")
+        try:
+            if self.order == 0:
+                object.__setattr__(self, "order", default_order(budget, delta))
+            PrivacyFilter(budget, delta, self.order)
+        except WrongUse as error:
+            raise PopulationError(str(error)) from None
+
+    @property
+    def filter(self) -> PrivacyFilter:
+        """What decides which releases are granted, of whichever run."""
+        return PrivacyFilter(self.epsilon_budget, self.delta, self.order)
 
     @classmethod
     def from_header(cls, header: Mapping[str, Any]) -> PopulationTerms:
@@ -115,6 +131,12 @@ class PopulationTerms:
             PopulationError: it is not that of a population.
         """
         names = {item.name for item in fields(cls)}
-        if set(header) != names | {"id"}:
+        if set(header) == (names | {"id"}) - {"order"}:
+            raise PopulationError(
+                "is of a population without a filter, whose budget does not hold where a run's "
+                "settings are chosen by earlier releases: make a new one with `fedlens population "
+                "create`, of what its owner still wants to spend on the same people"
+            )
+        if set(header) != names | {"id"} or not header["order"]:
             raise PopulationError("is the ledger of something else than a population")
         return cls(**{name: header[name] for name in names})

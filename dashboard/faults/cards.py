@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from fedlens.accountant.ledger.population import Population
 from fedlens.accountant.ledger.terms import population_folder
+from fedlens.accountant.wording import percentage
 from fedlens.dashboard.faults.answer import DiagnosedFault, DiagnosisAnswer, percent
 from fedlens.dashboard.widgets.display import put_card
 from fedlens.dashboard.widgets.markup import picture, tag, text
@@ -56,8 +57,13 @@ def _population(named: str) -> Population | None:
 def offer_card(offer: ProbeOffer, path: str) -> str:
     """The offer as a card's inner HTML."""
     price = offer.price
-    budget = "" if price.budget is None else f" of the population's {price.budget:g}"
-    spent = f"<dt>Then spent</dt><dd>ε = {_up(price.together)}{budget}</dd>" * bool(price.budget)
+    spent = ""
+    if price.budget is not None and price.used_after is not None:
+        spent = (
+            f"<dt>Then used</dt><dd>{percentage(price.used_after)} of the population's budget, "
+            f"DP ε ≤ {price.budget:g} and so Bayesian DP ε, which holds however probes are chosen "
+            f"(ε = {_up(price.together)} so far, if none was chosen by another's answer)</dd>"
+        )
     refused = f"<dt>Refused</dt><dd>{text(price.refusal)}</dd>" if price.refusal else ""
     return (
         '<p class="over">Confirm it</p><h2>Ask all users one number</h2>'

@@ -31,7 +31,6 @@ KINDS: dict[AuditKind, str] = {
     "one-run": "One run: lower bound from canaries",
     "one-shot": "One shot: estimate from canaries",
     "noise": "Noise: every coordinate, freshness",
-    "membership": "Membership inference (simulation only)",
 }
 CAPTION = (
     "An audit carries the run's mechanism out with made-up users and tries to show a larger ε than "

@@ -41,7 +41,8 @@ class ProbeAnswer:
         delta: its δ.
         bayesian_epsilon: Bayesian ε of the probe alone, corrected (an estimate).
         bayesian_delta: its δ.
-        together: DP ε of all that was spent of these users that is known, this included.
+        together: DP ε of all that was spent of these users that is known, this included, if none
+            of it was chosen by what another release showed.
         run_dir: directory with ledger and settings.
     """
 

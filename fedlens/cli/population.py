@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from fedlens.cli import VERBS
 from fedlens.cli.flags import add_json_flag
-from fedlens.cli.output import figure, print_json, say
+from fedlens.cli.output import figure, print_json, print_table, say
 from fedlens.foundation.errors import WrongUse
-from fedlens.foundation.rounding import rounded_down
 
 if TYPE_CHECKING:
-    from fedlens.accountant.ledger.population import Population
+    from fedlens.accountant.events import Sampler
+    from fedlens.accountant.ledger.population import Population, PopulationTerms
 
+EXAMPLES = ((1.0, 14.2), (0.1, 1.0), (0.02, 2.306))
+"""Rates and noise of the rounds of presets demo, wgan and mnist-users-wgan."""
 NAME_HELP = "name under $FEDLENS_HOME/populations, or an absolute path"
 
 
@@ -25,7 +27,9 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         "population",
         help=VERBS["population"],
         description="A population has one budget for all runs that name it. Every round of such a "
-        "run is entered in the population's chained ledger before anything is released.",
+        "run is entered in the population's chained ledger before anything is released. The budget "
+        "holds however runs and probes are chosen by what earlier ones released: a privacy filter "
+        "admits rounds, at a Rényi order that is fixed here.",
         epilog="example: fedlens population create clinic --epsilon 8 --delta 1e-5 --unit user",
     )
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
@@ -99,6 +103,13 @@ def _add_terms(action: argparse.ArgumentParser) -> None:
         help="public attribute of which every user keeps one value, such as app_version: runs on "
         "its slices compose in parallel",
     )
+    add(
+        "--order",
+        type=float,
+        default=0.0,
+        help="Rényi order of the filter, above 1 (default: nearly the best for releases of all "
+        "users; lower pays for more rounds of small cohorts with little noise)",
+    )
 
 
 def create_population(args: argparse.Namespace) -> int:
@@ -115,11 +126,17 @@ def create_population(args: argparse.Namespace) -> int:
             users=args.users,
             probe_epsilon=args.probe_epsilon,
             slices=args.slices,
+            order=args.order,
         )
     except PopulationError as error:
         raise WrongUse(str(error)) from None
     population = Population.create(folder, terms)
-    say(f"{folder}: ε ≤ {args.epsilon:g} at δ = {args.delta:g}, {args.unit} level, over all runs")
+    say(
+        f"{folder}: {_guarantee(terms)}, {args.unit} level, over all runs, however each is chosen "
+        "by the releases of earlier ones"
+    )
+    say(f"a filter of Rényi order {terms.order:g} admits rounds, until its budget is used:")
+    _print_worth(terms)
     say(f"name it in a run's settings: --set privacy.population={args.name}")
     if args.json:
         print_json({"folder": str(folder), **population.ledger.header})
@@ -139,19 +156,29 @@ def show_population(args: argparse.Namespace) -> int:
             f"  run {share.run}  {share.rounds} rounds{unused}, last {share.last}  "
             f"alone ε = {figure(share.alone.epsilon)}"
         )
-    say(f"spent     ε = {figure(spent.epsilon)} in {len(population.ledger)} grants")
+    say(
+        f"used      {population.percent_spent()} of the budget in {len(population.ledger)} grants, "
+        f"at order {terms.order:g} of its filter: this alone decides what is granted"
+    )
+    say(f"budget    {_guarantee(terms)}, however each run was chosen by earlier releases")
+    say(
+        f"spent     DP ε = {figure(spent.epsilon)} so far, if no run's settings were chosen by "
+        "what another one released"
+    )
     if terms.slices:
         say(
-            f"slices    by {terms.slices}: what was spent is that of the users of the most "
-            "expensive slice"
+            f"slices    by {terms.slices}: what was used and spent is that of the users of the "
+            "most expensive slice"
         )
     for side, count in _sides(population).items():
         split, _, which = side.rpartition("=")
         say(f"{split[:18]}, side {which!r}: {count} rounds; those that both sides had count once")
     if terms.probe_epsilon:
         probes = population.spent_on_probes().epsilon
-        say(f"probes    ε = {figure(probes)} of {terms.probe_epsilon:g}")
-    say(f"budget    ε = {terms.epsilon_budget:g}, left {rounded_down(_left(population), 3):.3g}")
+        say(
+            f"probes    DP ε = {figure(probes)} of {terms.probe_epsilon:g}, however they are "
+            "chosen (each counts as if everybody had answered)"
+        )
     rounds = _rounds_left(population)
     if rounds is not None:
         say(f"enough for {rounds} more rounds like the last")
@@ -269,8 +296,26 @@ def _sides(population: Population) -> Counter[str]:
     return Counter(users for users in named if users.startswith(SPLIT))
 
 
-def _left(population: Population) -> float:
-    return max(0.0, population.terms.epsilon_budget - population.spent().epsilon)
+def _guarantee(terms: PopulationTerms) -> str:
+    """What a population promises by both notions of privacy."""
+    return (
+        f"DP ε ≤ {terms.epsilon_budget:g} and Bayesian DP ε ≤ {terms.epsilon_budget:g}, which DP "
+        f"implies, at δ = {terms.delta:g}"
+    )
+
+
+def _print_worth(terms: PopulationTerms) -> None:
+    """What the filter pays for, and what a plan that nothing can change would get."""
+    from fedlens.accountant.events import SubsampledGaussian
+
+    rows = []
+    for rate, noise in EXAMPLES:
+        sampler: Sampler = "none" if rate == 1 else "poisson"
+        event = SubsampledGaussian(terms.unit, sampler, "add-remove", rate, noise, 1.0)
+        drawn = f"{terms.unit}s drawn with {rate:g}" if rate < 1 else f"every {terms.unit}"
+        numbers = terms.filter.rounds_of(event), terms.filter.rounds_beforehand(event)
+        rows.append((f"{drawn}, noise {noise:g}", *(f"{n:,}" for n in numbers)))
+    print_table(("rounds of", "it pays for", "a plan fixed beforehand gets"), rows)
 
 
 def _rounds_left(population: Population) -> int | None:
@@ -284,7 +329,7 @@ def _record(population: Population) -> dict[str, Any]:
     return {
         **population.ledger.header,
         "spent": population.spent().to_json(),
-        "left": _left(population),
+        "share_spent": population.share_spent(),
         "spent_on_probes": population.spent_on_probes().to_json(),
         "rounds_left": _rounds_left(population),
         "entries": len(population.ledger),

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fedlens.accountant.wording import percentage
 from fedlens.api.simulations import TRANSPORTS
 from fedlens.cli import VERBS
 from fedlens.cli.flags import add_json_flag
@@ -116,8 +117,10 @@ def _print_price(price: ProbePrice) -> None:
     )
     say(
         f"together with what was spent: DP ε = {figure(price.together)} at δ = {price.delta:g} "
-        f"(before: {figure(price.spent)})" + (f", budget {price.budget:g}" if price.budget else "")
+        f"(before: {figure(price.spent)}), if neither this probe nor a run before it was chosen by "
+        "what another one released"
     )
+    _print_filter(price)
     if price.probe_limit is not None:
         say(
             f"probes may cost ε = {price.probe_limit:g} in all; spent "
@@ -129,6 +132,20 @@ def _print_price(price: ProbePrice) -> None:
     )
     if price.refusal:
         say(f"REFUSED: {price.refusal}")
+
+
+def _print_filter(price: ProbePrice) -> None:
+    """What holds of probes that are chosen by what was released, as most are."""
+    if price.budget is None or price.used is None or price.used_after is None:
+        say(
+            "name a population in the run's settings for a bound that holds of any choice of probes"
+        )
+        return
+    say(
+        f"the population's budget, DP ε ≤ {price.budget:g} and so Bayesian DP ε, holds however "
+        f"probes are chosen: the probe takes what is used of it from {percentage(price.used)} to "
+        f"{percentage(price.used_after)}"
+    )
 
 
 def _print(found: ProbeAnswer) -> None:
@@ -145,6 +162,6 @@ def _print(found: ProbeAnswer) -> None:
     )
     say(
         f"  together     ε = {figure(found.together)} at δ = {found.delta:g} with what was spent "
-        "before"
+        "before, if none of it was chosen by what another one released"
     )
     say(f"  ledger       {found.run_dir}")

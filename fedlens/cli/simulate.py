@@ -209,6 +209,8 @@ def _print_population(config: Config) -> None:
     population = Population.read(population_folder(config.privacy.population))
     terms, spent = population.terms, population.spent()
     say(
-        f"Population {terms.population}, over all its runs: ε = {figure(spent.epsilon)} of "
-        f"{terms.epsilon_budget:g} at δ = {terms.delta:g}"
+        f"Population {terms.population}, over all its runs: {population.percent_spent()} of its "
+        f"budget used, DP ε ≤ {terms.epsilon_budget:g} and so Bayesian DP ε, at δ = "
+        f"{terms.delta:g}, however runs are chosen (ε = {figure(spent.epsilon)} so far, if none "
+        "was chosen by another's releases)"
     )

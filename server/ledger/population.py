@@ -115,6 +115,7 @@ def check_room(
     raise PopulationError(
         f"privacy.population = {config.privacy.population!r} has too little left for this run: the "
         f"schedule passes the budget {population.terms.epsilon_budget:g} in its task "
-        f"{schedule[fitting].name!r} (spent so far: DP ε = {shown(population.spent().epsilon)}): "
+        f"{schedule[fitting].name!r} ({population.percent_spent()} used; spent so far: DP ε = "
+        f"{shown(population.spent().epsilon)} if no run was chosen by another's releases): "
         "give more noise or fewer rounds, or a population with a larger budget"
     )

@@ -19,10 +19,6 @@ from fedlens.store import AuditRecord, Store
 FILE = "audit.json"
 FIGURES = ("lower_bound", "estimate", "cap")
 OF_EVENT = ("unit", "sampler", "sampling_rate", "noise_multiplier", "clipping_norm")
-MEMBERSHIP_WORDS = (
-    "Simulation only: membership inference on the released samples shows a larger ε than is "
-    "claimed. Its figures are in the run's folder, in audit.json."
-)
 
 
 def report(
@@ -76,11 +72,10 @@ def earlier_reports(directory: RunDirectory) -> list[Any]:
 def store_findings(
     store: Store, run_id: str, schedules: Sequence[Schedule], findings: Sequence[Finding]
 ) -> None:
-    """Put findings into the store; of membership inference an alarm without figures, or nothing."""
+    """Put findings into the store; of membership inference, which looks at records, nothing."""
     for finding in findings:
-        record = _record(run_id, schedules, finding)
-        if record is not None:
-            store.record_audit(record)
+        if finding.kind != "membership":
+            store.record_audit(_record(run_id, schedules, finding))
 
 
 def audited(schedules: Sequence[Schedule], finding: Finding) -> str:
@@ -89,20 +84,14 @@ def audited(schedules: Sequence[Schedule], finding: Finding) -> str:
     return about[0] if about else "the run as a whole"
 
 
-def _record(run_id: str, schedules: Sequence[Schedule], finding: Finding) -> AuditRecord | None:
-    private = finding.kind == "membership"
-    if private and finding.verdict != "alarm":
-        return None
-    words = MEMBERSHIP_WORDS if private else finding.words
-    figures: dict[str, Any] = {
-        name: None if private else json_value(getattr(finding, name)) for name in FIGURES
-    }
+def _record(run_id: str, schedules: Sequence[Schedule], finding: Finding) -> AuditRecord:
+    figures: dict[str, Any] = {name: json_value(getattr(finding, name)) for name in FIGURES}
     return AuditRecord(
         run_id=run_id,
         kind=finding.kind,
         claimed_epsilon=finding.claimed_epsilon,
         delta=finding.delta,
         verdict=finding.verdict,
-        words=f"{words} Audited: {audited(schedules, finding)}.",
+        words=f"{finding.words} Audited: {audited(schedules, finding)}.",
         **figures,
     )

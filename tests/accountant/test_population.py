@@ -6,13 +6,14 @@ import os
 import pwd
 import signal
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from shutil import copytree
 
 import pytest
 
 from fedlens.accountant.dp.differential import DifferentialAccountant
+from fedlens.accountant.dp.moments import MomentsAccountant
 from fedlens.accountant.events import GaussianRelease, SubsampledGaussian
 from fedlens.accountant.ledger.ledger import Ledger, LedgerError
 from fedlens.accountant.ledger.population import (
@@ -29,8 +30,8 @@ TERMS = PopulationTerms("clinic", "user", 1e-5, 1.0, users=1000)
 
 
 def most_rounds(terms, event=EVENT):
-    """How many like rounds a budget allows, by the accountant on its own."""
-    account, count = DifferentialAccountant(), 0
+    """How many like rounds a budget allows, by the moments accountant of its order alone."""
+    account, count = MomentsAccountant(orders=(terms.order,)), 0
     while not account.would_exceed(event, epsilon=terms.epsilon_budget, delta=terms.delta):
         account.compose(event)
         count += 1
@@ -289,7 +290,7 @@ def test_where_there_is_no_home_a_ledger_is_kept_all_the_same(tmp_path, monkeypa
 
 def test_a_population_is_made_once(population, folder):
     with pytest.raises(PopulationError, match="already"):
-        Population.create(folder, replace(TERMS, epsilon_budget=99.0))
+        Population.create(folder, replace(TERMS, epsilon_budget=99.0, order=0.0))
     assert Population.open(folder).terms == TERMS
 
 
@@ -317,6 +318,19 @@ def test_no_population_and_the_ledger_of_something_else_are_refused(tmp_path):
         Population.open(tmp_path)
 
 
+@pytest.mark.parametrize("order", [None, 0.0])
+def test_a_population_of_before_there_were_filters_is_refused(tmp_path, order):
+    """Its budget was no bound where one run's settings were chosen by another one's releases."""
+    header = {**asdict(TERMS), "id": "0" * 32, "order": order}
+    if order is None:
+        del header["order"]
+    Ledger.create(tmp_path / "ledger.jsonl", header)
+    said = r"ledger\.jsonl: is of a population without a filter.*make a new one"
+    for opened in (Population.open, Population.read):
+        with pytest.raises(PopulationError, match="something else" if order == 0 else said):
+            opened(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("field", "value"),
     [
@@ -332,6 +346,9 @@ def test_no_population_and_the_ledger_of_something_else_are_refused(tmp_path):
         ("epsilon_budget", "8"),
         ("users", -1),
         ("users", 1.5),
+        ("order", 1.0),
+        ("order", True),
+        ("order", "8"),
     ],
 )
 def test_terms_that_cannot_be_meant_are_refused(field, value):
@@ -346,6 +363,7 @@ def test_the_header_holds_the_terms_and_the_lines_the_run(population, folder):
     assert header["header"] == {
         "population": "clinic", "unit": "user", "delta": 1e-5, "epsilon_budget": 1.0,
         "adjacency": "add-remove", "users": 1000, "probe_epsilon": 0.0, "slices": "",
+        "order": TERMS.order,
     }  # fmt: skip
     assert (line["run"], line["round"], line["evidence_digest"]) == ("abc", 4, None)
 
@@ -371,8 +389,8 @@ def race(folder, name, start, granted):
 @pytest.mark.parametrize("last", [1, 7, 40])
 @pytest.mark.law("2: a budget stops a run in time")
 def test_processes_that_race_for_the_last_rounds_get_exactly_these(folder, monkeypatch, last):
-    most = most_rounds(replace(TERMS, epsilon_budget=2.0))
-    population = Population.create(folder, replace(TERMS, epsilon_budget=2.0))
+    most = most_rounds(replace(TERMS, epsilon_budget=2.0, order=0.0))
+    population = Population.create(folder, replace(TERMS, epsilon_budget=2.0, order=0.0))
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", lambda descriptor: None)
         for number in range(1, most - last + 1):

@@ -22,10 +22,19 @@ def cost(rounds: int) -> float:
     return account.epsilon(DELTA).epsilon
 
 
+def budget_for(rounds: int) -> dict[str, float]:
+    """Terms whose filter admits so many rounds."""
+    account = DifferentialAccountant()
+    account.compose(EVENT, rounds)
+    bound = account.rdp(DELTA)
+    return {"epsilon_budget": bound.epsilon * (1 + 1e-9), "order": bound.order}
+
+
 @pytest.fixture
 def made(tmp_path):
     def create(**terms) -> Population:
-        fields = {"epsilon_budget": cost(3) * (1 + 1e-9), "slices": "app_version", **terms}
+        default = budget_for(3) if "epsilon_budget" not in terms else {}
+        fields = {**default, "slices": "app_version", **terms}
         return Population.create(
             tmp_path / "clinic", PopulationTerms("clinic", "user", DELTA, **fields)
         )

@@ -95,7 +95,10 @@ def test_sides_of_different_mechanisms_pay_for_both(made):
 
 
 def test_the_budget_is_asked_for_what_is_new_alone(made):
-    population = made(epsilon_budget=cost((EVENT, 3)) * (1 + 1e-9))
+    account = DifferentialAccountant()
+    account.compose(EVENT, 3)
+    three = account.rdp(DELTA)
+    population = made(epsilon_budget=three.epsilon * (1 + 1e-9), order=three.order)
     assert population.affordable([EVENT] * 4, LOW) == 3
     spend(population, LOW, 3)
     assert population.affordable([EVENT] * 4, HIGH) == 3

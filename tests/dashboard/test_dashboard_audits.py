@@ -96,12 +96,6 @@ def test_the_table_of_runs_names_the_run_with_an_alarm(
     assert not open_page("run", run="good").error
 
 
-def test_membership_alarms_have_no_figures() -> None:
-    bare = an_audit(kind="membership", lower_bound=None, cap=None, verdict="alarm")
-    row = rows_of(build_audit_table([bare]))[0]
-    assert row["ε at least"] == row["Estimate"] == row["Could show at most"] == "–"
-
-
 def test_the_newest_of_each_kind_and_task_in_a_fixed_order() -> None:
     old, new, other = an_audit(words="old"), an_audit(words="new"), an_audit(kind="clipping")
     assert newest([old, other, new]) == [other, new]
@@ -110,4 +104,4 @@ def test_the_newest_of_each_kind_and_task_in_a_fixed_order() -> None:
     assert newest([first, second]) == [first, second]
     audited = [row["Audited"] for row in rows_of(build_audit_table([first, second]))]
     assert audited == ["the critic task alone, user level", "the warmup task alone, user level"]
-    assert set(KINDS) >= {"one-run", "one-shot", "noise", "membership"}
+    assert set(KINDS) >= {"one-run", "one-shot", "noise"}

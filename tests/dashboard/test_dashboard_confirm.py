@@ -35,7 +35,11 @@ def test_a_population_that_cannot_pay_shows_on_the_card():
     shown = offer_card(
         offer_for(finding("repeats"), {**CONFIG, "privacy.population": "clinic"}), "r"
     )
-    assert "Refused" in shown and "owner leaves to probes" in shown and "population's 1" in shown
+    assert (
+        "Refused" in shown
+        and "owner leaves to probes" in shown
+        and "budget, DP ε ≤ 1 and so" in shown
+    )
 
 
 def test_without_a_probe_there_is_no_card_and_a_missing_population_is_no_error():

@@ -56,8 +56,9 @@ def clinic(small_config):
         config, account = small_config(), DifferentialAccountant()
         account.compose(round_event(config, config.tasks["critic"]), rounds)
         delta = config.privacy.delta
-        budget = account.epsilon(delta).epsilon * (1 + 1e-9)
-        fields = {"unit": "user", "delta": delta, "epsilon_budget": budget, **changes}
+        bound = account.rdp(delta)
+        budget = {"epsilon_budget": bound.epsilon * (1 + 1e-9), "order": bound.order}
+        fields = {"unit": "user", "delta": delta, **budget, **changes}
         folder = population_folder("clinic")
         return Population.create(folder, PopulationTerms("clinic", **fields))
 

@@ -65,20 +65,23 @@ def sided(small_config):
 
 @pytest.fixture
 def clinic():
-    def make(budget: float = 1000.0) -> None:
-        Population.create(
-            population_folder("clinic"), PopulationTerms("clinic", "user", DELTA, budget)
-        )
+    def make(budget: float = 1000.0, order: float = 0.0) -> None:
+        terms = PopulationTerms("clinic", "user", DELTA, budget, order=order)
+        Population.create(population_folder("clinic"), terms)
 
     return make
 
 
-def together(*folders: Path) -> float:
+def composed(*folders: Path) -> DifferentialAccountant:
     account = DifferentialAccountant()
     for folder in folders:
         for entry in Ledger.read(folder / "ledger.jsonl").entries:
             account.compose(entry.event)
-    return account.epsilon(DELTA).epsilon
+    return account
+
+
+def together(*folders: Path) -> float:
+    return composed(*folders).epsilon(DELTA).epsilon
 
 
 def booked() -> float:
@@ -140,7 +143,8 @@ def test_a_population_that_cannot_pay_refuses_and_the_second_side_still_fits(
 ):
     folder = first(**SECRET)
     run_small(sided(folder, **SECRET), "measure")
-    clinic(together(Path(folder), tmp_path / "measure") * (1 + 1e-9))
+    needed = composed(Path(folder), tmp_path / "measure").rdp(DELTA)
+    clinic(needed.epsilon * (1 + 1e-9), needed.order)
     told = {**SECRET, "privacy__population": "clinic"}
     for side in ("below", "from"):
         assert run_small(sided(folder, side, **told), side).stopped is None

@@ -16,6 +16,8 @@ from fedlens.server.ledger.population import population_folder
 
 BUDGET = "2.18"
 """Four rounds and not five, by each of the accountants: 1.91 or 2.17, and 2.19 or 2.48."""
+WARD = "2.25"
+"""The same for a filter."""
 SETTINGS = (
     "schedule=critic", "tasks.critic.kind=frozen", "release.agreement=0.0",
     "data.users=30", "data.nodes=2", "data.samples_per_user=4", "tasks.critic.noise_multiplier=3.0",
@@ -216,24 +218,32 @@ def test_the_table_holds_the_same(capsys, place):
 
 
 def test_a_population_is_made_shown_and_spent(capsys, tmp_path):
-    terms = ("--epsilon", BUDGET, "--delta", "1e-3", "--unit", "user", "--users", "30")
+    terms = ("--epsilon", WARD, "--delta", "1e-3", "--unit", "user", "--users", "30")
     status, printed, _ = run(capsys, "population", "create", "ward", *terms, "--json")
-    assert status == 0 and last(printed)["epsilon_budget"] == float(BUDGET)
+    assert status == 0 and last(printed)["epsilon_budget"] == float(WARD)
+    assert "DP ε ≤ 2.25 and Bayesian DP ε ≤ 2.25" in printed and "it pays for" in printed
     status, printed, _ = simulate(capsys, tmp_path / "a", "privacy.population=ward")
     a = last(printed)
     assert (status, a["rounds"]) == (0, 3)
-    assert "Population ward, over all its runs: ε = 1.61 of 2.18 at δ = 0.001" in printed
+    used = (
+        "Population ward, over all its runs: 74.2% of its budget used, DP ε ≤ 2.25 and so Bayesian"
+    )
+    assert used in printed and "(ε = 1.61 so far, if none was chosen by" in printed
     status, printed, _ = simulate(capsys, tmp_path / "b", "privacy.population=ward")
     b = last(printed)
     assert (status, b["rounds"]) == (3, 1)
     assert b["status"] == "stopped-by-budget" and "'ward'" in b["stopped"]
     status, printed, _ = run(capsys, "population", "show", "ward", "--json")
     shown = last(printed)
-    assert status == 0 and shown["spent"]["epsilon"] <= float(BUDGET) and shown["left"] >= 0
+    assert status == 0 and shown["spent"]["epsilon"] <= float(WARD)
+    assert shown["share_spent"] <= 1 and shown["order"] > 1
     assert sum(share["rounds"] for share in shown["runs"]) == a["rounds"] + b["rounds"]
     assert a["run_id"] in printed and shown["rounds_left"] == 0
-    left = next(line for line in printed.splitlines() if line.startswith("budget"))
-    assert float(left.rpartition(" ")[2]) <= shown["left"]
+    lines = {line.partition(" ")[0]: line for line in printed.splitlines()}
+    assert float(lines["used"].split()[1].rstrip("%")) >= 100 * shown["share_spent"]
+    assert f"at order {shown['order']:g} of its filter: this alone decides" in lines["used"]
+    assert "DP ε ≤ 2.25 and Bayesian DP ε ≤ 2.25" in lines["budget"]
+    assert "if no run's settings were chosen by" in lines["spent"]
     status, printed, _ = run(capsys, "population", "verify", "ward", "--json")
     assert status == 0 and last(printed)["head"] == shown["head"]
     status, _, _ = run(
