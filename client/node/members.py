@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 
 from fedlens.client.messages import MEMBER_BYTES, Scalar
 from fedlens.client.users.cache import WeakCache
+from fedlens.client.users.listed import NUMBER, list_numbers, take_listed
 from fedlens.client.users.protocol import LocalUsers, NodeDataError, is_simulated
 from fedlens.client.users.seeds import keyed_seed
-from fedlens.client.users.views import NUMBER, list_numbers, take_listed
 
 KEY_FILE = "members-key-file"
 """In a node's own configuration: the file with the federation's key of members."""

@@ -1,8 +1,5 @@
 """A node's users as a request wants them seen: views of users, one around the other.
 
-- `ListedUsers`: those whom the server named. It draws by what a node said of whom it hosts, and
-  people come and go meanwhile; were the node to refuse then, all its users would leave the sum for
-  one who joined.
 - `CappedUsers`: at most a public number of records each, chosen before any is read. What a node
   does for a user must not depend on how much the user holds: one with 300,000 records would exhaust
   the node's memory or outlast the round, and with it every other user of the node would be missing
@@ -169,7 +166,7 @@ def prepare_users(users: LocalUsers, request: TrainRequest) -> LocalUsers:
         raise NodeDataError("the request lacks the filter's weights or its settings")
     asked = (vector if vector is None else vector.tobytes(), settings, request.key)
     least = request.records_per_user if by_user else 0
-    return _cached_view(
+    return cached_view(
         users,
         FilteredUsers,
         asked,
@@ -177,7 +174,7 @@ def prepare_users(users: LocalUsers, request: TrainRequest) -> LocalUsers:
     )
 
 
-def _cached_view(
+def cached_view(
     users: LocalUsers, kind: type[View], asked: object, make: Callable[[LocalUsers], View]
 ) -> View:
     """The view of a kind around users, the same one for the same ``asked``."""
@@ -187,83 +184,6 @@ def _cached_view(
         known = make(weakref.proxy(users))
         VIEWS.put(users, (kind, asked), known, max(LEAST_SIZE, known.cached_values))
     return known
-
-
-@dataclass(frozen=True, eq=False)
-class ListedUsers(UsersView):
-    """The users of a list; one who is not there any more holds nothing."""
-
-    places: NDArray[np.int64]
-    """[users], where each is among the users now; `NO_USER` for one who is not."""
-    numbers: NDArray[np.void]
-    """[users], the list: see `list_numbers`."""
-
-    @property
-    def people(self) -> NDArray[np.int64] | None:
-        """As of all users, of those who are gone too."""
-        if self.users.people is None:
-            return None
-        return np.array([self._number(place) for place in range(len(self))], dtype=np.int64)
-
-    def __len__(self) -> int:
-        """Number of users on the list."""
-        return len(self.places)
-
-    def _number(self, position: int) -> int:
-        return int.from_bytes(self.numbers[position].tobytes(), "big", signed=True)
-
-    def user_id(self, position: int) -> int:
-        """The user's own number."""
-        place = int(self.places[position])
-        return self._number(position) if place == NO_USER else self.users.user_id(place)
-
-    def held(self, position: int) -> int:
-        """How many records the user holds."""
-        place = int(self.places[position])
-        return 0 if place == NO_USER else self.users.held(place)
-
-    def user(self, position: int, rows: Rows | None = None) -> LocalData:
-        """The user's records."""
-        place = int(self.places[position])
-        return no_records(self.users) if place == NO_USER else self.users.user(place, rows)
-
-
-NUMBER = np.dtype("V16")
-"""A user's own number on a list, 128 bits, big-endian and signed."""
-_NUMBERS: WeakCache[NDArray[np.void]] = WeakCache(64)
-
-
-def list_numbers(users: LocalUsers) -> NDArray[np.void]:
-    """Who a node's users are, by position: each one's number among people, or else the own one."""
-    known = _NUMBERS.get(users, None)
-    if known is None:
-        people, size = users.people, NUMBER.itemsize
-        packed = bytearray(size * len(users))
-        for place in range(len(users)):
-            number = users.user_id(place) if people is None else int(people[place])
-            packed[size * place : size * (place + 1)] = number.to_bytes(size, "big", signed=True)
-        known = np.frombuffer(packed, dtype=NUMBER)
-        _NUMBERS.put(users, None, known)
-    return known
-
-
-def take_listed(users: LocalUsers, numbers: NDArray[np.void]) -> LocalUsers:
-    """The users of a list, in its order; the same object for the same list.
-
-    Of users with one number the first is taken. What is returned is held by ``users`` alone.
-    """
-    now = list_numbers(users)
-    if np.array_equal(now.view(np.int64), numbers.view(np.int64)):
-        return users
-
-    def find(everyone: LocalUsers) -> ListedUsers:
-        found, first = np.unique(now, return_index=True)
-        at = np.searchsorted(found, numbers).clip(max=max(0, len(found) - 1))
-        there = found[at] == numbers if len(found) else np.zeros(len(numbers), dtype=np.bool_)
-        places = np.where(there, first[at] if len(found) else NO_USER, NO_USER)
-        return ListedUsers(everyone, places, numbers)
-
-    return _cached_view(users, ListedUsers, numbers.tobytes(), find)
 
 
 @dataclass(frozen=True, eq=False)
@@ -287,7 +207,7 @@ class CappedUsers(UsersView):
 
 def cap_users(users: LocalUsers, most: int, key: bytes) -> CappedUsers:
     """The users, each with at most ``most`` records; the same object for the same arguments."""
-    return _cached_view(users, CappedUsers, (most, key), lambda all_: CappedUsers(all_, most, key))
+    return cached_view(users, CappedUsers, (most, key), lambda all_: CappedUsers(all_, most, key))
 
 
 def choose_rows(held: int, most: int, seed: int) -> Rows:
@@ -338,7 +258,7 @@ def take_side(users: LocalUsers, split: UserSplit) -> SplitUsers:
         high = score_users(everyone, split) >= split.settings.threshold
         return SplitUsers(everyone, high if split.settings.side == "from" else ~high)
 
-    return _cached_view(users, SplitUsers, (split.identity, split.settings.side), divide)
+    return cached_view(users, SplitUsers, (split.identity, split.settings.side), divide)
 
 
 def score_users(users: LocalUsers, split: UserSplit) -> NDArray[np.float64]:
