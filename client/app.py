@@ -14,7 +14,7 @@ from fedlens.accountant.noise import NoiseUnsound
 from fedlens.client.messages import Description, TrainRequest, failure
 from fedlens.client.node import secure_sum
 from fedlens.client.node.file import open_node_users
-from fedlens.client.node.members import check_members, members_of
+from fedlens.client.node.members import enrol_users, members_of, named_users
 from fedlens.client.node.policy import NodePolicy
 from fedlens.client.train import train
 from fedlens.client.users.protocol import LocalUsers, NodeDataError, OpenUsers, check_users
@@ -125,7 +125,8 @@ def _answer(
     return Message(content=content, reply_to=message)
 
 
-def _describe(users: LocalUsers, policy: NodePolicy, context: Context) -> RecordDict:
+def _describe(everyone: LocalUsers, policy: NodePolicy, context: Context) -> RecordDict:
+    users = enrol_users(everyone, context)
     return Description(
         partition=users.partition,
         users=len(users),
@@ -147,8 +148,8 @@ def _train(
 ) -> RecordDict:
     request = policy.accept(TrainRequest.from_record(message.content))
     torch.set_num_threads(policy.threads)
-    users = open_users(context)
-    check_members(request, users, context)
+    everyone = open_users(context)
+    users = named_users(everyone, request.enrolled, context)
     reply = train(users, request)
     policy.check_length(len(reply.total))  # a task's size shows in what it computes alone
     return reply.to_record()

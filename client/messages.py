@@ -51,7 +51,8 @@ class Description(BaseModel):
     partition: Annotated[int, Field(ge=0, lt=2**31)]
     """Position among the nodes, the order in which sums are added up."""
     users: Annotated[int, Field(ge=0, lt=2**53)]
-    """Users enrolled on the node."""
+    """Users on the list that the node gives: who is enrolled there, and who was and left since the
+    run asked first. Who is on it keeps the position, and who joins comes last."""
     shape: Annotated[tuple[Natural, Natural, Natural], BeforeValidator(tuple)]
     """Channels, height, width of an image."""
     classes: Natural
@@ -174,7 +175,8 @@ class TrainRequest:
 
     round: int
     users: tuple[int, ...]
-    """The users drawn on this node, as ascending positions there; in record mode unused."""
+    """The users drawn on this node, as ascending positions on the list that it gave when it was
+    asked whom it hosts; in record mode unused."""
     kind: str
     """Which kind of task is asked for."""
     mechanism: Mechanism
@@ -186,7 +188,8 @@ class TrainRequest:
     seed: int
     """Public, the same for all nodes: seeds generated images; never privacy noise."""
     enrolled: int
-    """Users that the node said it hosts. ``users`` travels as one bit for each of them."""
+    """How many users of the node's list the server goes by, the first so many. ``users`` travels as
+    one bit for each of them."""
     key: bytes
     """The run's, for the seeds of users' batches and of a filter's noise: see
     `fedlens.client.users.seeds`.
@@ -196,8 +199,6 @@ class TrainRequest:
     filter: FilterSettings | None = None
     split: UserSplit | None = None
     """User mode: whose users count; all others are as users without records."""
-    roster: bytes = b""
-    """`roster_digest` of the users that the server means; empty where it knows their number."""
 
     def to_record(self) -> RecordDict:
         """As the content of a message."""
@@ -205,7 +206,7 @@ class TrainRequest:
         arrays = {name: Array(np.ascontiguousarray(v)) for name, v in weights.items()}
         config = ConfigRecord({"kind": self.kind, "round": self.round, "seed": self.seed})
         config.update({"enrolled": self.enrolled, "cohort": _as_bits(self.users, self.enrolled)})
-        config.update({"key": self.key, "roster": self.roster, SALT: fresh_salt()})
+        config.update({"key": self.key, SALT: fresh_salt()})
         config.update({"records_per_user": self.records_per_user})
         tables = {"mechanism": self.mechanism.model_dump(), "task": self.settings}
         if self.filter is not None:
@@ -218,7 +219,7 @@ class TrainRequest:
 
     def digest(self) -> bytes:
         """SHA-256 of all that is the same for every node: all but users' places and numbers."""
-        record = replace(self, users=(), enrolled=0, roster=b"").to_record()
+        record = replace(self, users=(), enrolled=0).to_record()
         told = {k: v for k, v in record["config"].items() if k != SALT}
         config = {k: v.hex() if isinstance(v, bytes) else v for k, v in told.items()}
         digest = hashlib.sha256(json.dumps(config, sort_keys=True).encode())
@@ -253,15 +254,9 @@ class TrainRequest:
                 records_per_user=int(config["records_per_user"]),  # type: ignore[arg-type]
                 filter=FilterSettings.model_validate(filtered) if filtered else None,
                 split=_split(split, model),
-                roster=bytes(config["roster"]),  # type: ignore[arg-type]
             )
         except Exception:  # bytes from elsewhere: whatever they break, the request is refused
             raise ReplyError("a request lacks a field or has one of another kind") from None
-
-
-def roster_digest(members: bytes) -> bytes:
-    """What tells one list of keyed numbers from another, 16 bytes; empty of an empty list."""
-    return hashlib.blake2b(members, digest_size=16).digest() if members else b""
 
 
 def _split(settings: dict[str, Any], model: Vector | None) -> UserSplit | None:

@@ -48,21 +48,20 @@ def train_cohort(users: LocalUsers, request: TrainRequest, at_least: int = 0) ->
     least one, however few were drawn.
 
     Args:
-        users: of the node.
+        users: whom the request names, in the order of their positions.
         request: names those drawn.
         at_least: compute as many users as that, absent ones in place of those not drawn, and read
             other users' records and drop them there: how long it takes then tells nothing of how
             many were.
 
     Raises:
-        NodeDataError: the node has another number of users than the request goes by, or a user is
-            asked for twice.
+        NodeDataError: ``users`` are not as many as the request goes by, or a user is asked for
+            twice.
     """
     chosen = request.users
     if request.enrolled != len(users):
         raise NodeDataError(
-            f"this node has {len(users)} users, the run enrolled {request.enrolled}: users must "
-            "not come or go during a run"
+            f"{len(users)} users are to be trained, and the request is of {request.enrolled}"
         )
     if len(set(chosen)) != len(chosen) or not all(0 <= u < len(users) for u in chosen):
         raise NodeDataError("users must be distinct positions on this node")

@@ -4,7 +4,8 @@ A folder that is brought back as it was earlier agrees with itself: its ledger l
 released since, and so do its checkpoint and its store. So ``$FEDLENS_HOME/heads`` has a small file
 for each ledger that was written to here: the number of its entries and the hash of the last. It is
 written after the ledger's own line is on the disk, so a ledger is never behind it but where it was
-brought back from earlier, or where another copy of it goes on: it is looked at before each line.
+brought back from earlier, or where another copy of it goes on. To look at it, to write the line and
+to raise it is one step, which no other process of this machine comes between: `held`.
 
 It tells of what this machine wrote alone, and nothing where the file is gone or cannot be written,
 or where there is no home: that is no error, for a ledger has all that an account needs.
@@ -12,8 +13,10 @@ or where there is no home: that is no error, for a ledger has all that an accoun
 
 from __future__ import annotations
 
+import fcntl
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from fedlens.accountant.ledger.ledger import Ledger, LedgerError
@@ -32,6 +35,38 @@ class HighWaterMark:
         with suppress(WrongUse):
             self._path = fedlens_home() / "heads" / ledger.header_hash
         self._day = today()
+
+    @contextmanager
+    def held(self, ledger: Ledger) -> Iterator[None]:
+        """Hold the mark against all copies of the ledger on this machine, and check it.
+
+        The lock is that of a file of its own: the mark's is replaced each time it is raised.
+
+        Raises:
+            LedgerError: as `check`.
+        """
+        descriptor = self._lock()
+        try:
+            self.check(ledger)
+            yield
+        finally:
+            if descriptor is not None:
+                os.close(descriptor)  # which also gives the lock back
+
+    def _lock(self) -> int | None:
+        if self._path is None:
+            return None
+        path = self._path.with_name(f"{self._path.name}.lock")
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError:
+            return None
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        with suppress(OSError):
+            set_file_date(descriptor, self._day)
+            set_file_date(path.parent, self._day)
+        return descriptor
 
     def raise_to(self, ledger: Ledger) -> None:
         """Note how far the ledger is now."""

@@ -329,8 +329,7 @@ class Population:
     @contextmanager
     def _held(self) -> Iterator[None]:
         """Hold the ledger against other processes, all that they and other copies wrote known."""
-        with self._ledger.held():
-            self._mark.check(self._ledger)
+        with self._ledger.held(), self._mark.held(self._ledger):
             self._book()
             yield
 

@@ -4,18 +4,27 @@ Nodes of one federation share a key that the server never gets. A user's number 
 the user's own id, so that a person who is enrolled on two nodes under one id has one number on
 both, a number can be revoked, and without the key no number leads back to an id. What is told is
 who is enrolled, which is public here as it is in the guarantee; nothing of what anyone holds.
+
+A node's users have the places of a list, which it makes when a run first asks whom it hosts and
+keeps in the run's context: who joins comes last on it, who leaves stays on it and holds nothing.
+So a place means the same user for as long as the run lasts, and whoever comes or goes changes no
+other user's part in any sum.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import cast
 
-from flwr.app import Context
+import numpy as np
+from flwr.app import ConfigRecord, Context
+from numpy.typing import NDArray
 
-from fedlens.client.messages import MEMBER_BYTES, Scalar, TrainRequest, roster_digest
+from fedlens.client.messages import MEMBER_BYTES, Scalar
 from fedlens.client.users.cache import WeakCache
-from fedlens.client.users.protocol import LocalUsers, NodeDataError
+from fedlens.client.users.listed import NUMBER, list_numbers, take_listed
+from fedlens.client.users.protocol import LocalUsers, NodeDataError, is_simulated
 from fedlens.client.users.seeds import keyed_seed
 
 KEY_FILE = "members-key-file"
@@ -30,8 +39,7 @@ def members_of(users: LocalUsers, node_config: Mapping[str, Scalar]) -> bytes:
     """The keyed numbers of a node's users by position; empty where the node was given no key.
 
     Raises:
-        NodeDataError: the file of the key cannot be read, or holds too little or too much; or two
-            users of the node have one number.
+        NodeDataError: the file of the key cannot be read, or holds too little or too much.
     """
     named = str(node_config.get(KEY_FILE, ""))
     if not named:
@@ -44,29 +52,50 @@ def members_of(users: LocalUsers, node_config: Mapping[str, Scalar]) -> bytes:
     return known
 
 
-def check_members(request: TrainRequest, users: LocalUsers, context: Context) -> None:
-    """Refuse a request by positions among users who have changed.
+def enrol_users(users: LocalUsers, context: Context) -> LocalUsers:
+    """The users as the node tells of them: those of its list, which who joined is put on."""
+    before, now = _listed(context), list_numbers(users)
+    everyone = np.concatenate([before, now]) if len(before) else now
+    first = np.unique(everyone, return_index=True)[1]
+    listed = everyone if len(first) == len(everyone) else everyone[np.sort(first)]
+    context.state[_STATE] = ConfigRecord({"numbers": listed.tobytes()})
+    return take_listed(users, listed)
+
+
+def named_users(users: LocalUsers, named: int, context: Context) -> LocalUsers:
+    """The first ``named`` users of the node's list, by whose places the server asks.
+
+    A simulated node that was never asked whom it hosts has no list, and answers for all.
 
     Raises:
-        NodeDataError: users came or went since the server asked who is there.
+        NodeDataError: the list is not so long, or lost: the server asks whom the node hosts first.
     """
-    told = members_of(users, context.node_config) if request.roster else b""
-    if request.roster and request.roster != roster_digest(told):
-        raise NodeDataError("users came or went since the server asked: it asks again by itself")
+    listed = _listed(context)
+    if is_simulated(context) and _STATE not in context.state.config_records:
+        return users
+    if named > len(listed):
+        raise NodeDataError(
+            f"the server asks by a list of {named} users, and this node gave one of {len(listed)}: "
+            "it asks again by itself"
+        )
+    return take_listed(users, listed[:named])
 
 
+def _listed(context: Context) -> NDArray[np.void]:
+    kept = context.state.config_records.get(_STATE)
+    packed = b"" if kept is None else cast(bytes, kept["numbers"])
+    return np.frombuffer(packed, dtype=NUMBER)
+
+
+_STATE = "fedlens.members"
 _NUMBERS: WeakCache[bytes] = WeakCache(MOST_NODES)
 
 
 def _numbers(users: LocalUsers, key: bytes) -> bytes:
-    people = users.people  # a store's own numbers differ from node to node
-    ids = (
-        users.user_id(position) if people is None else int(people[position])
-        for position in range(len(users))
-    )
+    packed, size = list_numbers(users).tobytes(), NUMBER.itemsize
+    starts = range(0, len(packed), size)
+    ids = (int.from_bytes(packed[at : at + size], "big", signed=True) for at in starts)
     numbers = [keyed_seed(key, "member", identity) for identity in ids]
-    if len(set(numbers)) < len(numbers):
-        raise NodeDataError("two users of this node have one number: give each an id of its own")
     return b"".join(number.to_bytes(MEMBER_BYTES, "big") for number in numbers)
 
 

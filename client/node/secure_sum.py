@@ -21,7 +21,7 @@ from fedlens.accountant.bayesian.noised_norms import PUBLIC_BINS
 from fedlens.accountant.noise import chosen, most_chosen, private_source
 from fedlens.client import secure_messages as wire
 from fedlens.client.messages import Mechanism, TrainReply, TrainRequest
-from fedlens.client.node.members import check_members
+from fedlens.client.node.members import named_users
 from fedlens.client.node.policy import NodePolicy, RequestRefused
 from fedlens.client.node.replay_guard import forget_old_marks, take_once
 from fedlens.client.train import train
@@ -99,8 +99,8 @@ def masked(
         raise RequestRefused(f"a sum of {honest} honest nodes: at least {least} are needed")
     asked, request = request.digest(), policy.accept(request, settings.noise)
     torch.set_num_threads(policy.threads)
-    users = open_users(context)
-    check_members(request, users, context)
+    everyone = open_users(context)
+    users = named_users(everyone, request.enrolled, context)
     at_least = 0
     if settings.noise == "distributed":
         request = replace(request, users=_own_cohort(mechanism, len(users), party))

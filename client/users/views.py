@@ -166,7 +166,7 @@ def prepare_users(users: LocalUsers, request: TrainRequest) -> LocalUsers:
         raise NodeDataError("the request lacks the filter's weights or its settings")
     asked = (vector if vector is None else vector.tobytes(), settings, request.key)
     least = request.records_per_user if by_user else 0
-    return _cached_view(
+    return cached_view(
         users,
         FilteredUsers,
         asked,
@@ -174,7 +174,7 @@ def prepare_users(users: LocalUsers, request: TrainRequest) -> LocalUsers:
     )
 
 
-def _cached_view(
+def cached_view(
     users: LocalUsers, kind: type[View], asked: object, make: Callable[[LocalUsers], View]
 ) -> View:
     """The view of a kind around users, the same one for the same ``asked``."""
@@ -207,7 +207,7 @@ class CappedUsers(UsersView):
 
 def cap_users(users: LocalUsers, most: int, key: bytes) -> CappedUsers:
     """The users, each with at most ``most`` records; the same object for the same arguments."""
-    return _cached_view(users, CappedUsers, (most, key), lambda all_: CappedUsers(all_, most, key))
+    return cached_view(users, CappedUsers, (most, key), lambda all_: CappedUsers(all_, most, key))
 
 
 def choose_rows(held: int, most: int, seed: int) -> Rows:
@@ -258,7 +258,7 @@ def take_side(users: LocalUsers, split: UserSplit) -> SplitUsers:
         high = score_users(everyone, split) >= split.settings.threshold
         return SplitUsers(everyone, high if split.settings.side == "from" else ~high)
 
-    return _cached_view(users, SplitUsers, (split.identity, split.settings.side), divide)
+    return cached_view(users, SplitUsers, (split.identity, split.settings.side), divide)
 
 
 def score_users(users: LocalUsers, split: UserSplit) -> NDArray[np.float64]:

@@ -84,6 +84,8 @@ class MembershipConfig(Section):
     """Share of ``data.nodes`` that a round needs: fewer, and the run waits."""
     least_users: Probability = 0.8
     """Share of ``data.users`` that have to be enrolled on the nodes that are there."""
+    largest_node: Probability = 1.0
+    """Share of ``data.users`` that one node may enrol; its further users take part in nothing."""
     patience: NotNegative = 600.0
     """Seconds that a run waits: at its beginning for all declared nodes, later for as many as a
     round needs. Then it stops and says why; `fedlens resume` goes on once they are back."""

@@ -6,12 +6,15 @@ node is asked, so that an operator reads in one line what nodes would not say.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from fedlens.client.contract import PREFIX, ContractError, FederationContract, read_contract
 from fedlens.client.messages import Description
 from fedlens.foundation.errors import FedlensError
+from fedlens.models.shapes import ImageShape
 from fedlens.server.config.section import require
 from fedlens.server.config.tree import Config
 
@@ -61,34 +64,87 @@ def check_run(config: Config) -> None:
         require(rate <= most, f"tasks.{name}.sampling_rate", rate, f"{agreed} {most} at most")
 
 
-def check_agreed(described: Sequence[Description], config: Config) -> None:
-    """Refuse nodes whose data were not all prepared under the run's contract.
+@dataclass(frozen=True)
+class Schema:
+    """The form of the data that all nodes of a run have."""
+
+    shape: ImageShape
+    classes: int
+    sensitive_classes: int = 0
+    """Of the attribute that a privatizer hides; 0 where no node need know it."""
+    contract: str = ""
+    """SHA-256 of the contract that the data were prepared under; empty for none."""
+
+
+def agree_schema(described: Sequence[Description], config: Config) -> Schema:
+    """The schema of the run's contract; where it names none, the one that most nodes have.
 
     Raises:
-        EnrolmentError: naming what differs and the fix.
+        EnrolmentError: no schema is that of most nodes, or there is nothing to hide.
         ContractError, ConfigError: as `check_run`.
     """
     check_run(config)
-    contract = run_contract(config)
-    found = sorted({(d.federation, d.contract) for d in described})
-    if len(found) != 1:
-        said = ", ".join(f"{name!r} ({digest[:8] or 'no contract'})" for name, digest in found)
+    contract, hidden = run_contract(config), config.privatizer.hidden_attribute
+    if contract is not None:
+        values = contract.sensitive.values if hidden and contract.sensitive else ()
+        return Schema(contract.shape, len(contract.classes), len(values), contract.digest())
+    voters = [d for d in described if not hidden or d.sensitive_attribute == hidden] or described
+    said = Counter(
+        Schema(d.shape, d.classes, d.sensitive_classes if hidden else 0) for d in voters
+    ).most_common()
+    if len(said) > 1 and said[0][1] == said[1][1]:
+        forms = [(s.shape, s.classes, s.sensitive_classes) for s, _ in said]
         raise EnrolmentError(
-            f"nodes were prepared under different contracts: {said}; all owners need the same "
-            "federation.toml, and prepare their data under it"
+            f"nodes disagree on the data's schema (shape, classes, sensitive classes): {forms}; "
+            f"prepare the data under one federation.toml and name it: data.name={PREFIX}:/PATH"
         )
-    name, digest = found[0]
-    if contract is None and digest:
-        raise EnrolmentError(
-            f"the nodes hold data of the federation {name!r}, data.name says "
+    schema = said[0][0]
+    if hidden and schema.sensitive_classes == 1:
+        raise EnrolmentError(f"{hidden!r} has 1 classes, so there is nothing to hide")
+    return schema
+
+
+def misfit(told: Description, schema: Schema, config: Config) -> str | None:
+    """Why a node cannot take part in a run of a schema, or None; public facts alone."""
+    if told.contract != schema.contract:
+        return _of_another_contract(told, schema, config)
+    if (told.shape, told.classes) != (schema.shape, schema.classes):
+        return (
+            f"its images and classes are {told.shape} and {told.classes}, the run's are "
+            f"{schema.shape} and {schema.classes}"
+        )
+    if told.slice != config.data.slice:
+        return (
+            f"it answers for other users than data.slice = {config.data.slice!r}: all nodes must "
+            "run this version and declare that attribute"
+        )
+    if config.split.active and not told.splits:
+        return (
+            f"split.side = {config.split.side!r}, and it knows of no private splits or forbids "
+            "them (forbid-splits): ask everyone, or its operator"
+        )
+    hidden = config.privatizer.hidden_attribute
+    if hidden and told.sensitive_attribute != hidden:
+        return (
+            f"it does not know privatizer.sensitive_attribute = {hidden!r} of its records: add it "
+            "to its data, or name another"
+        )
+    if hidden and told.sensitive_classes != schema.sensitive_classes:
+        return f"{hidden!r} has {told.sensitive_classes} classes there"
+    return None
+
+
+def _of_another_contract(told: Description, schema: Schema, config: Config) -> str:
+    if not schema.contract:
+        return (
+            f"it holds data of the federation {told.federation!r}, data.name says "
             f"{config.data.name!r}: set data.name={PREFIX}:/absolute/path/federation.toml"
         )
-    if contract is not None and digest != contract.digest():
-        raise EnrolmentError(
-            f"the nodes' data were prepared under {f'another contract of {name!r}' if name else ''}"
-            f"{'' if name else 'no contract'}, not under that of data.name = {config.data.name!r}; "
-            "agree on one federation.toml"
-        )
+    under = f"another contract of {told.federation!r}" if told.contract else "no contract"
+    return (
+        f"its data were prepared under {under}, not under that of data.name = "
+        f"{config.data.name!r}: agree on one federation.toml"
+    )
 
 
 def data_name(described: Sequence[Description], config: Config) -> str:

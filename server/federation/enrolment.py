@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from flwr.app import ConfigRecord, RecordDict
 from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
-from fedlens.client.messages import DESCRIBE, MEMBER_BYTES, Description, ReplyError, roster_digest
+from fedlens.client.messages import DESCRIBE, MEMBER_BYTES, Description, ReplyError
 from fedlens.models.shapes import ImageShape
 from fedlens.server.config.tree import Config
-from fedlens.server.federation.contract_check import EnrolmentError, check_agreed, data_name
+from fedlens.server.federation.contract_check import (
+    EnrolmentError,
+    Schema,
+    agree_schema,
+    data_name,
+    misfit,
+)
 from fedlens.server.federation.exchange import exchange, wait_for_nodes
-from fedlens.server.federation.roster import Roster
+from fedlens.server.federation.roster import Roster, share_places
 
 logger = logging.getLogger(__name__)
 
@@ -61,6 +68,13 @@ class Federation:
     """As they described themselves when the run began or went on."""
     data_name: str = ""
     """What the run's data are called: by the simulation, or as the federation declares."""
+    contract: str = ""
+    """SHA-256 of the contract that the nodes' data were prepared under; empty for none."""
+
+    @property
+    def schema(self) -> Schema:
+        """What a node's data must be like."""
+        return Schema(self.shape, self.classes, self.sensitive_classes, self.contract)
 
     @property
     def drawn_classes(self) -> int:
@@ -74,7 +88,11 @@ def enrol(
     revoked: tuple[Collection[int], Collection[int]] = ((), ()),
     objection: Callable[[EnrolledNode], str | None] = lambda node: None,
 ) -> Federation:
-    """Wait for the declared nodes, ask each what it hosts, and check that it adds up.
+    """Wait for the declared nodes, ask each what it hosts, and take those that fit.
+
+    One that does not fit is turned away, with a reason in the log, and the others go on: what is
+    fitting follows from the run's own settings and its contract. No node has a say in it but as one
+    of many, where the run names no contract.
 
     Args:
         grid: the transport.
@@ -83,48 +101,130 @@ def enrol(
         objection: why a population's registry turns a node away, if it does.
 
     Raises:
-        EnrolmentError: too few nodes or users are there by ``membership.patience``, or more than
-            declared; nodes disagree on the data's schema or share a partition; or they do not all
-            know the same sensitive attribute where one is to be hidden.
+        EnrolmentError: too few nodes or users that fit are there by ``membership.patience``; says
+            which nodes were turned away and why. Or no schema is that of most nodes.
     """
-    wanted = config.data.nodes
-    nodes = wait_for_nodes(grid, wanted, config.membership.patience)
-    if len(nodes) > wanted:
-        raise EnrolmentError(
-            f"{len(nodes)} nodes are online, data.nodes declares {wanted}, which is a bound: "
-            "raise it, or stop the others"
-        )
+    nodes = wait_for_nodes(grid, config.data.nodes, config.membership.patience)
     described = describe(grid, nodes, config.rounds.deadline)
-    for node in described:
-        if node.partition in revoked[1]:
-            logger.warning("node %d is revoked and left out", node.partition)
-    described = tuple(node for node in described if node.partition not in revoked[1])
-    taken = []
-    for node in described:
-        if why := outweighs(node, config) or objection(node):
-            logger.warning("node %d is turned away: %s", node.partition, why)
-        else:
-            taken.append(node)
-    federation = _agreed({node.node_id: node.told for node in taken}, config, revoked[0])
-    if lacking := lacks(federation.roster, config):
-        failed = len(nodes) - len(described)
-        see = f"; {failed} more failed or are silent: see their own logs" if failed else ""
-        others = len(described) - len(taken)
-        see += f"; {others} more were turned away: see this log" if others else ""
-        raise EnrolmentError(f"{lacking}{see}")
-    return federation
-
-
-def outweighs(node: EnrolledNode, config: Config) -> str | None:
-    """Why a node has too many users for sums from which it could be trimmed; None where it fits."""
-    most = config.aggregation.trimmed(config.data.users)
-    if not most or node.told.users <= most:
-        return None
-    return (
-        f"it enrols {node.told.users} users, and aggregation.trimmed_share = "
-        f"{config.aggregation.trimmed_share:g} of data.users trims {most}: raise it, or have the "
-        "node divided"
+    failed = len(nodes) - len(described)
+    away = _objections(described, revoked[1], objection)
+    fitting = [node for node in described if node not in away]
+    if fitting:
+        schema = agree_schema([node.told for node in fitting], config)
+        away |= _misfits(fitting, schema, config)
+    for node, why in away.items():
+        logger.warning("node %d is turned away: %s", node.partition, why)
+    taken = [node for node in fitting if node not in away]
+    if not taken:
+        raise EnrolmentError(
+            _without("no node can take part: see this log and the nodes' own", away, failed)
+        )
+    roster = roster_of(fit(taken, config, revoked[0]), revoked[0])
+    if lacking := lacks(roster, config):
+        raise EnrolmentError(_without(lacking, away, failed))
+    name = data_name([node.told for node in taken], config)
+    filter_ = config.privatizer
+    return Federation(
+        roster,
+        schema.shape,
+        schema.classes,
+        schema.sensitive_classes,
+        filter_.pairs,
+        tuple(taken),
+        name,
+        schema.contract,
     )
+
+
+def _objections(
+    described: Iterable[EnrolledNode],
+    revoked: Collection[int],
+    objection: Callable[[EnrolledNode], str | None],
+) -> dict[EnrolledNode, str]:
+    """Why nodes take no part that are revoked, are objected to, or claim one position."""
+    away = {}
+    for node in described:
+        why = "it was revoked" if node.partition in revoked else objection(node)
+        if why is not None:
+            away[node] = why
+    return away | claimed_twice(node for node in described if node not in away)
+
+
+def claimed_twice(nodes: Iterable[EnrolledNode]) -> dict[EnrolledNode, str]:
+    """Why nodes that claim one position take no part: none, as nobody can tell whose it is."""
+    found = tuple(nodes)
+    claims = Counter(node.partition for node in found)
+    return {
+        node: f"{claims[node.partition]} nodes claim its partition-id: give each one of its own"
+        for node in found
+        if claims[node.partition] > 1
+    }
+
+
+def _misfits(
+    nodes: Sequence[EnrolledNode], schema: Schema, config: Config
+) -> dict[EnrolledNode, str]:
+    """Why nodes take no part whose data do not fit, or that are more than were declared."""
+    away = {node: why for node in nodes if (why := misfit(node.told, schema, config))}
+    beyond = [node for node in nodes if node not in away][config.data.nodes :]
+    bound = f"data.nodes = {config.data.nodes} is a bound, and as many are there"
+    return away | dict.fromkeys(beyond, bound)
+
+
+def _without(lacking: str, away: Mapping[EnrolledNode, str], failed: int) -> str:
+    """What is lacking, with the nodes that are not there for another reason than being offline."""
+    see = f"; {failed} more failed or are silent: see their own logs" if failed else ""
+    return (
+        lacking
+        + see
+        + "".join(f"; node {node.partition} was turned away: {why}" for node, why in away.items())
+    )
+
+
+def most_users(config: Config) -> int:
+    """Users of one node that take part at most: by declaration, and so that sums can be trimmed."""
+    users = config.data.users
+    most = max(1, int(config.membership.largest_node * users))
+    return min(most, config.aggregation.trimmed(users) or most)
+
+
+def fit(
+    nodes: Iterable[EnrolledNode],
+    config: Config,
+    revoked: Collection[int] = (),
+    held: Mapping[int, int] | None = None,
+) -> tuple[EnrolledNode, ...]:
+    """The nodes with as many of their users, the first on their lists, as there are places for.
+
+    Who has a place keeps it, so that one who joins above a bound costs nobody else a part in a sum.
+
+    Args:
+        nodes: as they described themselves.
+        config: the run's, which declares how many users there are at most.
+        revoked: numbers of users, who need no place.
+        held: how many users of a node have a place already, by the node's position.
+    """
+    ordered = sorted(nodes, key=lambda node: node.partition)
+    roster, most = roster_of(ordered, revoked), most_users(config)
+    active = roster.active_each
+    has = [(held or {}).get(node.partition, 0) for node in ordered]
+    places = share_places([min(users, most) for users in active], has, config.data.users)
+    return tuple(
+        node if users == given else _first_users(node, given, left_out)
+        for node, users, given, left_out in zip(
+            ordered, active, places, roster.left_out, strict=True
+        )
+    )
+
+
+def _first_users(node: EnrolledNode, places: int, left_out: Collection[int]) -> EnrolledNode:
+    """A node with the first of its users, as many as places but for those who need none."""
+    count = places
+    if left_out:  # then it names them all, and they are no more than a message holds
+        needing = np.setdiff1d(np.arange(node.told.users), sorted(left_out))[:places]
+        count = int(needing[-1]) + 1 if len(needing) else 0
+    members = node.told.members[: count * MEMBER_BYTES]
+    return replace(node, told=node.told.model_copy(update={"users": count, "members": members}))
 
 
 def describe(grid: Grid, nodes: Iterable[int], deadline: float) -> tuple[EnrolledNode, ...]:
@@ -211,7 +311,6 @@ def roster_of(nodes: Iterable[EnrolledNode], revoked: Collection[int] = ()) -> R
         tuple(node.node_id for node in ordered),
         tuple(node.told.users for node in ordered),
         tuple(left_out),
-        tuple(roster_digest(node.told.members) for node in ordered),
     )
 
 
@@ -219,76 +318,3 @@ def doubles(nodes: Iterable[EnrolledNode]) -> int:
     """How many numbers more than one node names."""
     named = np.concatenate([np.zeros(0, np.int64), *(node.packed_numbers for node in nodes)])
     return len(named) - len(np.unique(named))
-
-
-def _agreed(
-    described: dict[int, Description], config: Config, revoked: Collection[int] = ()
-) -> Federation:
-    ordered = sorted(described.items(), key=lambda item: item[1].partition)
-    partitions = [description.partition for _, description in ordered]
-    if len(set(partitions)) != len(partitions):
-        raise EnrolmentError(f"two nodes claim the same partition-id among {partitions}")
-    if not described:
-        raise EnrolmentError("no node can take part: see this log and the nodes' own")
-    check_agreed(list(described.values()), config)
-    if others := [d.partition for d in described.values() if d.slice != config.data.slice]:
-        raise EnrolmentError(
-            f"data.slice = {config.data.slice!r}, but the nodes with partition-id {others} answer "
-            "for other users: all must run this version and declare that attribute"
-        )
-    if config.split.active and (deaf := [d.partition for d in described.values() if not d.splits]):
-        raise EnrolmentError(
-            f"split.side = {config.split.side!r}, but the nodes with partition-id {deaf} know of "
-            "no private splits or forbid them (forbid-splits): ask everyone, or their operators"
-        )
-    schemas = {(d.shape, d.classes) for d in described.values()}
-    if len(schemas) != 1:
-        raise EnrolmentError(f"nodes disagree on the data's schema: {sorted(schemas)}")
-    nodes = tuple(EnrolledNode(node, told) for node, told in ordered)
-    roster = roster_of(nodes, revoked)
-    if roster.active > config.data.users:
-        raise EnrolmentError(
-            f"the nodes enrol {roster.active} users, data.users declares {config.data.users}, "
-            "which is a bound: set data.users to the number enrolled or more"
-        )
-    shape, classes = schemas.pop()
-    filter_, sensitive_classes = config.privatizer, 0
-    if filter_.hidden_attribute:
-        described_ones = [description for _, description in ordered]
-        sensitive_classes = _agreed_sensitive(described_ones, filter_.hidden_attribute)
-    name = data_name([description for _, description in ordered], config)
-    return Federation(roster, shape, classes, sensitive_classes, filter_.pairs, nodes, name)
-
-
-def misfit(node: EnrolledNode, federation: Federation, config: Config) -> str | None:
-    """Why a node that comes later cannot take part, or None; public facts of its schema alone."""
-    told, hidden = node.told, config.privatizer.hidden_attribute
-    if (told.shape, told.classes) != (federation.shape, federation.classes):
-        return f"its images and classes are {told.shape} and {told.classes}"
-    agreed = {(other.told.federation, other.told.contract) for other in federation.nodes}
-    if agreed and (told.federation, told.contract) not in agreed:
-        return "its data were prepared under another contract, or none"
-    if told.slice != config.data.slice:
-        return "it answers for users of another slice"
-    if config.split.active and not told.splits:
-        return "it knows of no private splits or forbids them (forbid-splits)"
-    known = told.sensitive_attribute, told.sensitive_classes
-    if hidden and known != (hidden, federation.sensitive_classes):
-        return "it does not know the sensitive attribute as the others do"
-    return None
-
-
-def _agreed_sensitive(described: list[Description], wanted: str) -> int:
-    """The number of classes of the sensitive attribute that every node knows."""
-    if lacking := [d.partition for d in described if d.sensitive_attribute != wanted]:
-        raise EnrolmentError(
-            f"privatizer.sensitive_attribute is {wanted!r}, which the nodes "
-            f"with partition-id {lacking} do not know of their records; add it to their data, or "
-            "name another"
-        )
-    classes = {d.sensitive_classes for d in described}
-    if len(classes) != 1:
-        raise EnrolmentError(f"nodes disagree on the classes of {wanted!r}: {sorted(classes)}")
-    if (found := classes.pop()) < 2:
-        raise EnrolmentError(f"{wanted!r} has {found} classes, so there is nothing to hide")
-    return found

@@ -1,8 +1,10 @@
 """Who is there, round by round: nodes come late, leave, return and grow, within declared bounds.
 
 Before each round the server looks which nodes are online, asks those that are new or did not answer
-last time what they host, and waits where fewer than the quorum are there. All of it follows from
-who is online and enrolled, never from what users hold or who was drawn.
+last time what they host, and before every tenth round all of them; it waits where fewer than the
+quorum are there. All of it follows from who is online and enrolled, never from what users hold or
+who was drawn. A node answers for the users that it named when it was last asked, so whoever joins
+or leaves between changes no other user's part in a sum.
 """
 
 from __future__ import annotations
@@ -16,15 +18,15 @@ from dataclasses import dataclass, field
 from flwr.serverapp import Grid
 
 from fedlens.server.config.tree import Config
-from fedlens.server.federation.contract_check import EnrolmentError
+from fedlens.server.federation.contract_check import EnrolmentError, misfit
 from fedlens.server.federation.enrolment import (
     EnrolledNode,
     Federation,
+    claimed_twice,
     describe,
     doubles,
+    fit,
     lacks,
-    misfit,
-    outweighs,
     roster_of,
 )
 from fedlens.server.federation.roster import Roster
@@ -37,6 +39,8 @@ PAUSE = 0.5
 """Seconds between looks at who is online, while a run waits."""
 LONGEST_DESCRIPTION = 120.0
 """Seconds that a node which comes later has to describe itself; a round waits for it meanwhile."""
+ASKED_EVERY = 10
+"""Rounds after which every node is asked again whom it hosts."""
 FIRST_RETRY, LONGEST_RETRY = 30.0, 3600.0
 """Seconds after which a node that was turned away or silent is asked again; they double."""
 
@@ -125,12 +129,15 @@ class Membership:
     _revoked: Revoked = ((), ())
     _looked_at: tuple[dict[int, EnrolledNode], Collection[int]] | None = None
     """Of what the roster was made."""
+    _fitted: dict[int, EnrolledNode] = field(default_factory=dict)
+    """By position, with the users that have a place."""
+    _rounds: int = 0
+    """Since all nodes were asked."""
     _doubles: int = 0
     _nameless: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         self._there = {node.partition: node for node in self.federation.nodes}
-        self._note(list(self._there.values()))
         self._look_up()
 
     def wait_for_quorum(self) -> Roster:
@@ -140,6 +147,9 @@ class Membership:
             QuorumMissing: it is not by ``membership.patience``.
         """
         until, told = time.monotonic() + self.config.membership.patience, False
+        self._rounds += 1
+        if self._rounds >= ASKED_EVERY:
+            self._doubted, self._rounds = set(self._there), 0
         while True:
             self._refresh()
             lacking = lacks(self._roster, self.config)
@@ -194,44 +204,39 @@ class Membership:
             self._lose(position, "does not answer")
         for node_id in silent:
             self._ask_later(node_id)
-        admitted = [node for node in described if self._admit(node)]
         self._doubted = set()
-        self._note(admitted)
+        twice = claimed_twice(node for node in described if node.partition not in self._there)
+        for node in described:
+            self._admit(node, twice.get(node))
 
-    def _admit(self, node: EnrolledNode) -> bool:
-        """Let a node take part, in place of the one that was at its position."""
+    def _admit(self, node: EnrolledNode, why: str | None) -> None:
+        """Let a node take part, if it fits and there is nothing against it."""
         others = {p: other for p, other in self._there.items() if p != node.partition}
         before = self._there.get(node.partition)
-        why = self._objection(node, before, others)
+        if before == node:
+            return
+        why = why or self._objection(node, before, others)
         if why is not None:
             logger.warning("node %d is turned away: %s", node.partition, why)
             self._ask_later(node.node_id)
             if before is not None and before.node_id == node.node_id:
                 self._there = others
-            return False
+            return
         self._retries.pop(node.node_id, None)
         self._there = {**others, node.partition: node}
-        if before is None or before.told != node.told:
-            logger.info("node %d takes part with %d users", node.partition, node.told.users)
-        return True
 
     def _objection(
         self, node: EnrolledNode, before: EnrolledNode | None, others: dict[int, EnrolledNode]
     ) -> str | None:
-        data = self.config.data
         if node.partition in self._revoked[1]:
             return "it was revoked"
         if self.registry is not None and (why := self.registry.objection(node)):
             return why
-        taken = before is not None and before.node_id != node.node_id
-        if taken and node.partition not in self._doubted:
+        if before is not None and before.node_id != node.node_id:
             return "another node that is online has its partition-id"
-        if len(others) >= data.nodes:
-            return f"data.nodes = {data.nodes} is a bound, and as many are there"
-        active = roster_of([*others.values(), node], self._revoked[0]).active
-        if active > data.users:
-            return f"there would be {active} users, and data.users = {data.users} is a bound"
-        return outweighs(node, self.config) or misfit(node, self.federation, self.config)
+        if len(others) >= (nodes := self.config.data.nodes):
+            return f"data.nodes = {nodes} is a bound, and as many are there"
+        return misfit(node.told, self.federation.schema, self.config)
 
     def _ask_later(self, node_id: int) -> None:
         self._retries.setdefault(node_id, _Retry()).later(time.monotonic())
@@ -242,9 +247,23 @@ class Membership:
 
     # The registry
 
-    def _note(self, nodes: Sequence[EnrolledNode]) -> None:
-        if self.registry is not None and nodes:
-            self.registry.note(nodes)
+    def _give_places(self) -> None:
+        """Give users places as far as there are; who has one keeps it."""
+        held = dict(zip(sorted(self._fitted), self._roster.active_each, strict=True))
+        fitted = fit(self._there.values(), self.config, self._revoked[0], held)
+        changed = [node for node in fitted if self._fitted.get(node.partition) != node]
+        for node in changed:
+            said, users = self._there[node.partition].told.users, node.told.users
+            logger.info("node %d takes part with %d users", node.partition, users)
+            if users < said:
+                logger.warning(
+                    "node %d says that it has %d users: for the others there is no place, by "
+                    "data.users = %d, membership.largest_node or aggregation.trimmed_share",
+                    *(node.partition, said, self.config.data.users),
+                )
+        self._fitted = {node.partition: node for node in fitted}
+        if self.registry is not None and changed:
+            self.registry.note(changed)
 
     def _look_up(self) -> None:
         """Take up what was revoked meanwhile, and make the roster anew."""
@@ -262,7 +281,8 @@ class Membership:
         if looked_at == self._looked_at:  # as in most rounds: a million numbers are not read again
             return
         self._looked_at = looked_at
-        self._roster = roster_of(self._there.values(), self._revoked[0])
+        self._give_places()
+        self._roster = roster_of(self._fitted.values(), self._revoked[0])
         self._tell_of_doubles()
         self._tell_of_nodes_without_numbers()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from fedlens.accountant.noise import BitSource, chosen
@@ -18,8 +18,6 @@ class Roster:
     """Users on each node."""
     left_out: tuple[frozenset[int], ...] = ()
     """Positions on each node that are never drawn: of users who are revoked, or count elsewhere."""
-    digests: tuple[bytes, ...] = ()
-    """What tells each node's list of users from another; empty where only their number is known."""
 
     @property
     def total(self) -> int:
@@ -31,10 +29,36 @@ class Roster:
         """Users who may be drawn: at most the declared N."""
         return self.total - sum(len(positions) for positions in self.left_out)
 
+    @property
+    def active_each(self) -> tuple[int, ...]:
+        """Users who may be drawn, by node."""
+        return tuple(self.active_on((place,)) for place in range(len(self.users)))
+
     def active_on(self, places: Iterable[int]) -> int:
         """Users who may be drawn on the nodes at some places of the roster."""
         left_out = self.left_out or (frozenset(),) * len(self.users)
         return sum(self.users[place] - len(left_out[place]) for place in places)
+
+
+def share_places(wanted: Sequence[int], held: Sequence[int], places: int) -> list[int]:
+    """How many places each node gets of a bounded number: those that it has, then equal shares.
+
+    So what a node says that it wants costs no other node a place that it has, nor any of the first
+    ``places / len(wanted)``.
+
+    Args:
+        wanted: users of each node.
+        held: how many of them have a place already; ``places`` at most in all.
+        places: of all nodes together.
+    """
+    given = [min(pair) for pair in zip(wanted, held, strict=True)]
+    left = places - sum(given)
+    lacking = [most - has for most, has in zip(wanted, given, strict=True)]
+    for behind, place in enumerate(sorted(range(len(wanted)), key=lacking.__getitem__)):
+        more = min(lacking[place], left // (len(wanted) - behind))
+        given[place] += more
+        left -= more
+    return given
 
 
 DrawnUsers = list[tuple[int, ...]]

@@ -180,13 +180,15 @@ class RunLedger:
             OutOfBudget: another run took what was left of the population's budget. Nothing was
                 written, and nothing may be released.
         """
-        self._mark.check(self._ledger)  # another copy of the folder may have gone on meanwhile
-        if self._population is not None:
-            self._population.charge(
-                event, run=self.run_id, number=number, purpose=purpose, users=self._users
+        with self._mark.held(self._ledger):  # another copy of the folder may go on meanwhile
+            if self._population is not None:
+                self._population.charge(
+                    event, run=self.run_id, number=number, purpose=purpose, users=self._users
+                )
+            entry = self._ledger.append(
+                event, round=number, purpose=purpose, evidence_digest=digest
             )
-        entry = self._ledger.append(event, round=number, purpose=purpose, evidence_digest=digest)
-        self._mark.raise_to(self._ledger)
+            self._mark.raise_to(self._ledger)
         return entry
 
     def book(self, entry: LedgerEntry, evidence: Evidence | None) -> None:

@@ -240,12 +240,9 @@ class PrivateStep:
     ) -> dict[int, RecordDict]:
         """One for every node, of one size whichever users were drawn: silence would tell."""
         one, roster = self._request(number, request), self._roster
-        digests = roster.digests or (b"",) * len(drawn)
         return {
-            node: replace(one, users=users, enrolled=enrolled, roster=digest).to_record()
-            for node, users, enrolled, digest in zip(
-                roster.node_ids, drawn, roster.users, digests, strict=True
-            )
+            node: replace(one, users=users, enrolled=enrolled).to_record()
+            for node, users, enrolled in zip(roster.node_ids, drawn, roster.users, strict=True)
         }
 
     def _request(self, number: int, request: TaskRequest) -> TrainRequest:

@@ -6,15 +6,19 @@ import os
 import pwd
 import signal
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from shutil import copytree
+from threading import Barrier, BrokenBarrierError
 
 import pytest
 
 from fedlens.accountant.dp.differential import DifferentialAccountant
 from fedlens.accountant.dp.moments import MomentsAccountant
 from fedlens.accountant.events import GaussianRelease, SubsampledGaussian
+from fedlens.accountant.ledger.high_water import HighWaterMark
 from fedlens.accountant.ledger.ledger import Ledger, LedgerError
 from fedlens.accountant.ledger.population import (
     OutOfBudget,
@@ -254,6 +258,30 @@ def test_two_copies_of_a_population_do_not_both_grant(population, folder, tmp_pa
     with pytest.raises(LedgerError, match="1 entries, and 2 were written"):
         spend(one, number=2)
     assert len(one.ledger) == 1
+
+
+@pytest.mark.law("2: a copy draws no noise")
+def test_two_copies_of_a_population_that_are_charged_at_the_same_moment_do_not_both_grant(
+    population, folder, tmp_path, monkeypatch
+):
+    spend(population)
+    copies = [population, Population.open(Path(copytree(folder, tmp_path / "copy")))]
+    met, looked = Barrier(2), HighWaterMark.check
+
+    def look(mark, ledger):
+        looked(mark, ledger)
+        with suppress(BrokenBarrierError):  # where the other one is kept from looking
+            met.wait(1)
+
+    monkeypatch.setattr(HighWaterMark, "check", look)
+
+    def charge(copied):
+        with suppress(LedgerError):
+            return spend(copied, number=2)
+
+    with ThreadPoolExecutor() as both:
+        granted = list(both.map(charge, copies))
+    assert sum(entry is not None for entry in granted) == 1
 
 
 def test_one_who_looks_while_it_is_charged_finds_no_fault(population, folder, monkeypatch):

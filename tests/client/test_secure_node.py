@@ -28,6 +28,7 @@ from fedlens.foundation.secure_sum import (
     bits_for,
     decoded,
 )
+from fedlens.server.federation.enrolment import describe
 
 NODES = 3
 
@@ -379,6 +380,7 @@ def test_a_deployed_node_answers_a_step_once_from_whatever_state(
     run = Round(users, make_request(0), own={1: {"data": "/own"} if named else {}})
     if not named:
         del run.grid._contexts[run.nodes[1]].node_config["num-partitions"]
+    describe(run.grid, run.nodes.values(), 60)
     run.keys()
     steps = ["shares", "mask", "agree", "reveal"]
     for before in steps[: steps.index(step)]:

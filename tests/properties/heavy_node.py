@@ -16,6 +16,7 @@ from fedlens.client.app import build_client_app
 from fedlens.client.messages import TRAIN, TrainReply, TrainRequest
 from fedlens.client.node.file import open_node_users
 from fedlens.server.config.mechanism import mechanism
+from fedlens.server.federation.enrolment import describe
 from fedlens.simulations.transports.inprocess import InProcessGrid
 
 
@@ -49,6 +50,7 @@ def answer(path: str, kind: str, unit: str, times: int, enrolled: int) -> None:
     context = SimpleNamespace(run_config={}, node_config={"data": path})
     app = build_client_app(lambda _: open_node_users(context))
     grid = InProcessGrid(app, 1, {})
+    describe(grid, grid.get_node_ids(), 60)
     taken = []
     for _ in range(times):
         message = Message(request.to_record(), next(iter(grid.get_node_ids())), TRAIN)

@@ -14,7 +14,7 @@ from fedlens.accountant.ledger.ledger import Ledger
 from fedlens.accountant.ledger.population import Population, PopulationError, PopulationTerms
 from fedlens.cli import main
 from fedlens.client.app import build_client_app
-from fedlens.client.messages import TRAIN
+from fedlens.client.messages import DESCRIBE, TRAIN, Description
 from fedlens.client.node.members import members_of
 from fedlens.client.secure_messages import MASKED as MASKED_TRAIN
 from fedlens.client.users.protocol import DataOrigin
@@ -89,6 +89,7 @@ def config(small_config):
 def run_town(tmp_path, monkeypatch):
     monkeypatch.setattr(membership, "PAUSE", 0.01)
     monkeypatch.setattr(membership, "FIRST_RETRY", 0.0)
+    monkeypatch.setattr(membership, "ASKED_EVERY", 1)
 
     def run(config, town, name="run"):
         path = tmp_path / name
@@ -207,34 +208,44 @@ def test_too_few_at_the_beginning_are_refused_before_anything_is_begun(config, r
 
 
 @pytest.mark.law("1: a person counts once")
-def test_declared_users_and_nodes_are_bounds(config, run_town):
-    with pytest.raises(EnrolmentError, match="which is a bound"):
-        run_town(config(data__users=38), Town(config()))
-    with pytest.raises(EnrolmentError, match=r"data.nodes declares 2, which is a bound"):
-        run_town(config(data__nodes=2), Town(config()), "nodes")
+def test_declared_users_and_nodes_are_bounds(config, run_town, caplog):
+    outcome = run_town(config(data__users=38), Town(config()))
+    assert {row.users for row in presence_of(outcome).rows} == {38}
+    assert "node 0 says that it has 13 users" in caplog.text
+    outcome = run_town(config(data__nodes=2), Town(config()), "nodes")
+    assert {tuple(row.answered) for row in presence_of(outcome).rows} == {(0, 1)}
+    assert "node 2 is turned away: data.nodes = 2 is a bound" in caplog.text
 
 
 # Growing
 
 
-def test_a_node_that_grows_misses_one_round_and_is_enrolled_anew(config, run_town):
+def test_who_joins_takes_part_once_the_node_was_asked_again(config, run_town, monkeypatch):
     def moved(number, users):
         return fewer(users, 8) if users.partition == 2 and number < 2 else users
 
-    town = Town(config(), moved=moved)
-    outcome = run_town(town.config, town)
-    assert [row.users for row in presence_of(outcome).rows] == [34, 26, 39, 39]
+    outcome = run_town(config(), Town(config(), moved=moved))
+    assert [row.users for row in presence_of(outcome).rows] == [34, 34, 39, 39]
+    monkeypatch.setattr(membership, "ASKED_EVERY", 10)
+    outcome = run_town(config(), Town(config(), moved=moved), "sooner")
+    assert [row.users for row in presence_of(outcome).rows] == [34] * 4
+    assert {tuple(row.answered) for row in presence_of(outcome).rows} == {(0, 1, 2)}
 
 
-def test_one_that_grows_above_the_bound_is_turned_away(config, run_town, caplog):
+def test_who_joins_above_the_bound_waits_and_costs_nobody_a_place(config, run_town, caplog):
     def moved(number, users):
-        return fewer(users, 8) if users.partition == 2 and number < 2 else users
+        return fewer(users, 8) if users.partition == 0 and number < 2 else users
 
     small = config(data__users=36)
-    town = Town(config(), moved=moved)
-    outcome = run_town(small, town)
-    assert [row.users for row in presence_of(outcome).rows] == [34, 26, 26, 26]
-    assert "data.users = 36 is a bound" in caplog.text
+    outcome = run_town(small, Town(config(), moved=moved))
+    assert [row.users for row in presence_of(outcome).rows] == [34, 34, 36, 36]
+    assert "node 0 says that it has 13 users" in caplog.text
+
+
+def test_a_node_of_more_users_than_one_may_enrol_takes_part_with_as_many(config, run_town):
+    made = config(membership__largest_node=0.26)  # 10 users
+    outcome = run_town(made, Town(made))
+    assert {row.users for row in presence_of(outcome).rows} == {30}
 
 
 def test_one_of_another_schema_is_turned_away_and_the_run_goes_on(config, run_town, caplog):
@@ -258,8 +269,61 @@ def test_one_whose_data_were_prepared_under_another_contract_is_turned_away(
 
     town = Town(config(), lambda number: {2} if number == 1 else set(), moved)
     outcome = run_town(town.config, town)
-    assert "node 2 is turned away: its data were prepared under another contract" in caplog.text
+    assert "node 2 is turned away: it holds data of the federation 'other'" in caplog.text
     assert {row.users for row in presence_of(outcome).rows} == {26}
+
+
+# A hostile node
+
+
+HOSTILE = {
+    "a million users": {"users": 10**6},
+    "more users than memory": {"users": 2**52},
+    "another's place": {"partition": 1},
+    "another shape": {"shape": (3, 32, 32)},
+    "other classes": {"classes": 7},
+    "another contract": {"federation": "other", "contract": "0" * 64},
+    "another slice": {"slice": "ward=1"},
+}
+
+
+@pytest.mark.parametrize("claim", HOSTILE.values(), ids=HOSTILE)
+@pytest.mark.parametrize("place", [0, 3])
+@pytest.mark.law("1: the server checks every reply")
+def test_a_hostile_node_keeps_no_run_from_starting_or_going_on(
+    config, run_town, caplog, claim, place
+):
+    """It may come first or last, and claims what it likes."""
+
+    def lying(message, context):
+        reply = town.honest(message, context)
+        if (
+            context.node_config["partition-id"] == place
+            and message.metadata.message_type == DESCRIBE
+        ):
+            told = Description.from_record(reply.content)
+            reply.content = told.model_copy(update=claim).to_record()
+        return reply
+
+    made = config(
+        data__nodes=4, data__users=52, membership__least_users=0.5, tasks__critic__rounds=2
+    )
+    town = Town(made)
+    town.honest, town._app = town._app, lying
+    outcome = run_town(made, town)
+    assert outcome.rounds == 2
+    rows = presence_of(outcome).rows
+    expected = {0, 1, 2, 3} - {place}
+    if "partition" in claim:
+        expected -= {1}
+        assert "claim its partition-id" in caplog.text
+    elif "users" in claim:
+        assert f"node {place} says that it has {claim['users']} users" in caplog.text
+        assert {row.users for row in rows} == {52}, "and nobody else lost a place"
+        return
+    else:
+        assert f"node {place} is turned away" in caplog.text
+    assert {tuple(row.answered) for row in rows} == {tuple(sorted(expected))}
 
 
 # Sums that nodes mask
@@ -461,17 +525,18 @@ def test_nodes_without_a_key_are_named_where_others_have_one(config, key, caplog
     assert warned(Town(made, **key)) == warned(Town(made)) == []
 
 
-def test_a_user_put_in_anothers_place_is_noticed(config, run_town, clinic, key):
-    """As many users as before, but others: positions mean somebody else, so the server asks."""
+def test_a_user_put_in_anothers_place_gets_a_place_of_its_own(config, run_town, clinic, key):
+    """As many users as before, but others: no place means somebody else within a run."""
 
     def moved(number, users):
         if users.partition == 1 and number > 1:
             return replace(users, ids=np.concatenate([users.ids[1:], [99]]))
         return users
 
-    made = registered(config)
-    outcome = run_town(made, Town(made, moved=moved, **key))
-    assert [row.answered for row in presence_of(outcome).rows][:3] == [[0, 1, 2], [0, 2], [0, 1, 2]]
+    made, town = registered(config, data__users=40), registered(config)
+    outcome = run_town(made, Town(town, moved=moved, **key))
+    assert [row.users for row in presence_of(outcome).rows] == [39, 39, 40, 40]
+    run_town(made, Town(town, moved=lambda _, users: moved(2, users), **key), "second")
     with open_store(registry_url("clinic")) as registry:
         people = registry.members(clinic.identity, node=1)
     assert len(people) == 14 and sum(p.until is not None for p in people) == 1

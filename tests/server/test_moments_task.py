@@ -295,7 +295,7 @@ def test_nodes_must_know_the_attribute(alone, run_small):
             node_users(config, int(context.node_config["partition-id"])), sensitive_attribute="age"
         )
     )
-    with pytest.raises(EnrolmentError, match="do not know"):
+    with pytest.raises(EnrolmentError, match="does not know"):
         run_small(config, app=app)
 
 

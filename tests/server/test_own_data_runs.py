@@ -113,7 +113,9 @@ def test_the_operator_has_to_name_the_contract(run_stores, tmp_path):
 @pytest.mark.law("1: a node refuses what is below its floor")
 def test_owners_with_different_contracts_do_not_train(run_stores, tmp_path):
     one, other = contract(), contract(records_per_user=3)
-    with pytest.raises(EnrolmentError, match=r"different contracts.*the same federation.toml"):
+    with pytest.raises(
+        EnrolmentError, match=r"node 1 was turned away: .*another contract.*one federation.toml"
+    ):
         run_stores(stores(tmp_path, one, other), data__name=named(tmp_path, one))
 
 

@@ -23,7 +23,8 @@ from fedlens.models.weights import to_vector
 from fedlens.server.app import app
 from fedlens.server.config.schedule import planned_epsilon, scheduled
 from fedlens.server.config.tree import Config, ConfigError
-from fedlens.server.federation.enrolment import EnrolmentError, Federation, _agreed
+from fedlens.server.federation.contract_check import agree_schema, misfit
+from fedlens.server.federation.enrolment import Federation
 from fedlens.server.federation.roster import Roster
 from fedlens.server.learning.learner import Learner
 from fedlens.server.learning.pretrained_filter import check_filter, pretrained_filter
@@ -305,10 +306,12 @@ def test_a_run_with_a_pretrained_filter_trains_none_of_its_own(second):
 
 def test_nodes_need_not_know_a_sensitive_attribute_that_is_hidden_already(second):
     config = second("/x", data__users=2, data__nodes=1)
-    told = {7: Description(partition=0, users=2, shape=(1, 28, 28), classes=10)}
-    assert _agreed(told, config).sensitive_classes == 0
-    with pytest.raises(EnrolmentError, match="do not know"):
-        _agreed(told, config.updated({"privatizer.condition": True}))
+    told = Description(partition=0, users=2, shape=(1, 28, 28), classes=10)
+    assert agree_schema([told], config).sensitive_classes == 0
+    assert misfit(told, agree_schema([told], config), config) is None
+    conditioned = config.updated({"privatizer.condition": True})
+    schema = agree_schema([told], conditioned)
+    assert "does not know" in misfit(told, schema, conditioned)
 
 
 def test_requests_carry_the_filter_and_not_where_it_lay(first, second, run_small, monkeypatch):

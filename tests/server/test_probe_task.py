@@ -259,5 +259,5 @@ def test_nodes_that_answer_for_other_users_are_not_enrolled(probed, run_small):
             int(context.node_config["partition-id"]),
         )
 
-    with pytest.raises(EnrolmentError, match="answer for other users"):
+    with pytest.raises(EnrolmentError, match="answers for other users"):
         run_small(config, app=build_client_app(everyone))

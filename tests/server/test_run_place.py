@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import shutil
+from contextlib import suppress
+from threading import BrokenBarrierError
 
 import pytest
 
+from fedlens.accountant.ledger.high_water import HighWaterMark
 from fedlens.accountant.ledger.ledger import Ledger, LedgerError
 from fedlens.cli import main
 from fedlens.server.config.tasks import TRAINING
@@ -244,3 +248,42 @@ def test_two_copies_that_go_on_at_once_are_stopped_whatever_was_said(begun, tmp_
         RoundCharge(one, event, 4, TRAINING).pay()
     assert entries(folder) == 3
     RoundCharge(other, event, 5, TRAINING).pay()
+
+
+def _pay_at_once(config, folder, event, met, paid):
+    """In a process of its own: pay a round just after the other copy has looked at the mark."""
+    looked = HighWaterMark.check
+
+    def look(mark, ledger):
+        looked(mark, ledger)
+        with suppress(BrokenBarrierError):  # where the other one is kept from looking
+            met.wait(2)
+
+    ledger = RunLedger(config, RunDirectory.open(folder), "")
+    HighWaterMark.check = look
+    try:
+        paid.put((RoundCharge(ledger, event, 4, TRAINING).pay().hash, ""))
+    except LedgerError as error:
+        paid.put(("", error.problem))
+
+
+@pytest.mark.law("2: a copy draws no noise")
+def test_of_two_copies_that_pay_at_the_same_moment_one_alone_releases(begun, tmp_path):
+    config, folder = begun()
+    other = shutil.copytree(folder, tmp_path / "other")
+    bind(RunDirectory.open(other))
+    event = RunLedger(config, RunDirectory.open(folder), "").entries[0].event
+    processes = multiprocessing.get_context("spawn")
+    met, paid = processes.Barrier(2), processes.Queue()
+    payers = [
+        processes.Process(target=_pay_at_once, args=(config, path, event, met, paid))
+        for path in (folder, other)
+    ]
+    for payer in payers:
+        payer.start()
+    found = [paid.get(timeout=120) for _ in payers]
+    for payer in payers:
+        payer.join()
+    (refused,) = [problem for entry, problem in found if not entry]
+    assert "3 entries, and 4 were written" in refused
+    assert sorted((entries(folder), entries(other))) == [3, 4]
