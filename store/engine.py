@@ -192,9 +192,7 @@ def _key(location: Location) -> tuple[str, int, int]:
     try:
         status = location.path.stat()
     except OSError as error:
-        raise StoreError(
-            f"the store {location.path} cannot be opened: {error.strerror}"
-        ) from error
+        raise StoreError(f"the store {location.path} cannot be opened: {error.strerror}") from error
     return "", status.st_dev, status.st_ino
 
 
