@@ -33,10 +33,10 @@ VERSION_TABLE = "fedlens_version"
 """Holds the schema's revision."""
 
 MOUNTS = Path("/proc/self/mountinfo")
-NETWORK = frozenset(
-    "afs beegfs ceph cifs fuse.glusterfs fuse.rclone fuse.s3fs fuse.sshfs glusterfs gpfs lustre "
-    "ncpfs nfs nfs4 smb3 smbfs".split()
-)
+NETWORK = {
+    *("afs", "beegfs", "ceph", "cifs", "fuse.glusterfs", "fuse.rclone", "fuse.s3fs", "fuse.sshfs"),
+    *("glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4", "smb3", "smbfs"),
+}
 """File systems on which two machines do not share memory, as the write-ahead log needs."""
 
 _SHARED: WeakValueDictionary[tuple[str, int, int], Engine] = WeakValueDictionary()

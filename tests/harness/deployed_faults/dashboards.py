@@ -23,7 +23,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -164,8 +164,7 @@ class Desk:
             RuntimeError: it answered with something else than that they are stored.
         """
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=REPLY_SECONDS)
-        connection.request("GET", f"/?token={token}")
-        cookie = str(_read(connection).getheader("set-cookie")).partition(";")[0]
+        cookie = _sign_in(connection, token)
         events = self.unsent[:BATCH]
         body = {"scope": self.scope, "tab": "t", "events": events, "known": [], "want": 2}
         headers = {"x-fedlens-desk": "1", "cookie": cookie, "content-type": "application/json"}
@@ -176,6 +175,31 @@ class Desk:
             raise RuntimeError(f"the desk was told {reply.status}: {said[:300]!r}")
         self.acknowledged |= set(json.loads(said)["acked"])
         self.unsent = [one for one in self.unsent if one["uuid"] not in self.acknowledged]
+
+
+def _sign_in(connection: http.client.HTTPConnection, token: str) -> str:
+    connection.request("GET", f"/?token={token}")
+    return str(_read(connection).getheader("set-cookie")).partition(";")[0]
+
+
+@contextmanager
+def _page(port: int, token: str) -> Iterator[None]:
+    """A page of the dashboard, drawn once and then left open, as in a browser."""
+    from streamlit.proto.BackMsg_pb2 import BackMsg
+    from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
+    from websockets.sync.client import connect
+
+    cookie = _sign_in(http.client.HTTPConnection("127.0.0.1", port, timeout=REPLY_SECONDS), token)
+    address = f"ws://127.0.0.1:{port}/_stcore/stream"
+    headers = {"cookie": cookie, "origin": f"http://127.0.0.1:{port}"}
+    asked = BackMsg()
+    asked.rerun_script.query_string = ""
+    with connect(address, additional_headers=headers, max_size=None) as socket:
+        socket.send(asked.SerializeToString())
+        drawn = ForwardMsg()
+        while drawn.WhichOneof("type") != "script_finished":
+            drawn = ForwardMsg.FromString(socket.recv(REPLY_SECONDS))  # type: ignore[arg-type]
+        yield
 
 
 def _read(connection: http.client.HTTPConnection) -> http.client.HTTPResponse:
@@ -249,7 +273,7 @@ def commands_beside(count: int, places: Places) -> Outcomes:
         desk = _new_desk(store)
         sent += _new_answers(store, desk, source)
     names = list(itertools.islice(itertools.cycle(source.permutation(sorted(COMMANDS))), count))
-    with _dashboard(place, folder, "", 0) as (_, port, token):
+    with _dashboard(place, folder, "", 0) as (_, port, token), _page(port, token):
         for number, name in enumerate(names):
             things = {"place": place, "run": victim.run, "number": number, "project": PROJECT}
             out = folder / f"out-{number}"
@@ -283,8 +307,9 @@ def _label_beside(
             stderr=errors,
             text=True,
         )
-        with suppress(BrokenPipeError), command.stdin or suppress() as typed:
-            typed.write("a password of some length\n")  # type: ignore[union-attr]
+        assert command.stdin is not None
+        with suppress(BrokenPipeError), command.stdin:
+            command.stdin.write("a password of some length\n")
         while command.poll() is None and time.monotonic() < end:
             if desk.unsent:
                 desk.send(port, token)
