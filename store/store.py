@@ -7,7 +7,7 @@ from pathlib import Path
 from fedlens.store.accounts import AccountMethods
 from fedlens.store.answers import AnswerMethods
 from fedlens.store.audits import AuditMethods
-from fedlens.store.engine import clear_errors, locate, make_engine, prepare_file
+from fedlens.store.engine import clear_errors, locate, prepare_file, shared_engine
 from fedlens.store.findings import FindingMethods
 from fedlens.store.imports import ImportMethods
 from fedlens.store.members import MemberMethods
@@ -38,7 +38,7 @@ def open_store(url: str | Path, *, create: bool = False) -> Store:
         upgrade(url)
     location = locate(url)
     prepare_file(location, create=False)
-    engine = make_engine(location)
+    engine = shared_engine(location)
     try:
         with clear_errors(location), engine.connect() as connection:
             require_current(connection, location)

@@ -13,7 +13,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from fedlens.foundation.dates import set_file_date, today
-from fedlens.store.engine import VERSION_TABLE, Location, clear_errors
+from fedlens.store.engine import VERSION_TABLE, Location, clear_errors, require_same_files
 from fedlens.store.errors import StoreVersionError
 
 _ATTEMPTS = 20
@@ -26,7 +26,10 @@ ResultT = TypeVar("ResultT")
 
 
 class Transactions:
-    """A database with its pool of connections; what goes wrong in one becomes a ``StoreError``."""
+    """A database with its pool of connections; what goes wrong in one becomes a ``StoreError``.
+
+    What has been written when a method returns lies in the store's own files.
+    """
 
     def __init__(self, engine: Engine, location: Location, revision: str | None = None) -> None:
         """Nothing is written once the schema is at another revision than ``revision``."""
@@ -67,6 +70,7 @@ class Transactions:
         with clear_errors(self._location), Session(writer) as session, session.begin():
             self._require_revision(session)
             yield session
+        require_same_files(self._engine, self._location)
         self._date_files()
 
     def _require_revision(self, session: Session) -> None:
@@ -94,8 +98,10 @@ class Transactions:
                 try:
                     with Session(writer) as session, session.begin():
                         self._require_revision(session)
-                        return work(session)
+                        done = work(session)
                 except IntegrityError:
                     continue
+            require_same_files(self._engine, self._location)
+            return done
         with self._writing() as session:
             return work(session)

@@ -25,7 +25,14 @@ from alembic.util.exc import CommandError
 from sqlalchemy import Connection, inspect, text
 
 from fedlens.store.engine import VERSION_TABLE as VERSION_TABLE
-from fedlens.store.engine import Location, clear_errors, locate, make_engine, prepare_file
+from fedlens.store.engine import (
+    Location,
+    clear_errors,
+    locate,
+    make_engine,
+    network_kind,
+    prepare_file,
+)
 from fedlens.store.errors import StoreError, StoreVersionError
 from fedlens.store.schema import Base
 
@@ -98,6 +105,7 @@ def require_current(connection: Connection, location: Location) -> None:
     """
     current = _context(connection).get_current_revision()
     if current == head():
+        _refuse_shared_memory(connection, location)
         return
     _check_known(current, location)
     has = "has no fedlens tables yet" if current is None else f"is at revision {current}"
@@ -105,6 +113,17 @@ def require_current(connection: Connection, location: Location) -> None:
         f"the store {location.shown} {has}, this fedlens works with {head()}: "
         f"run `fedlens db upgrade --store {location.shown}`{_hint(location)}"
     )
+
+
+def _refuse_shared_memory(connection: Connection, location: Location) -> None:
+    kind = network_kind(location.path) if location.path is not None else ""
+    if kind and connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal":
+        raise StoreError(
+            f"the store {location.shown} lies on a network's file system ({kind}) and has a "
+            "write-ahead log, whose index two machines do not share, so that labels would be lost: "
+            f"move it to a local disk, use PostgreSQL, or run `fedlens db upgrade --store "
+            f"{location.shown}`, which does without the log"
+        )
 
 
 @lru_cache(maxsize=1)
@@ -164,7 +183,7 @@ def _connection(location: Location, *, create: bool) -> Iterator[Connection]:
     try:
         with clear_errors(location):
             if create and location.path:
-                _turn_wal_on(engine.raw_connection())
+                _choose_journal(engine.raw_connection(), location.path)
             writer = engine.execution_options(write=create)
             with writer.begin() as connection:
                 yield connection
@@ -172,22 +191,26 @@ def _connection(location: Location, *, create: bool) -> Iterator[Connection]:
         engine.dispose()
 
 
-def _turn_wal_on(connection: Any) -> None:
-    """The write-ahead log is a lasting property of the file: readers and a writer side by side.
+def _choose_journal(connection: Any, path: Path) -> None:
+    """Have readers and a writer side by side by the write-ahead log, a lasting property of a file.
+
+    Not on a network's file system: the log's index is memory that two machines do not share, and
+    SQLite would lose what one of them wrote. There it keeps a rollback journal.
 
     SQLite's own waiting does not cover the switch, so it is tried again while others hold the file.
     """
+    mode = "DELETE" if network_kind(path) else "WAL"
     cursor, until = connection.cursor(), time.monotonic() + _PATIENCE
     try:
-        while not _switched(cursor, last_try=time.monotonic() > until):
+        while not _switched(cursor, mode, last_try=time.monotonic() > until):
             time.sleep(0.02)
     finally:
         connection.close()
 
 
-def _switched(cursor: Any, *, last_try: bool) -> bool:
+def _switched(cursor: Any, mode: str, *, last_try: bool) -> bool:
     try:
-        cursor.execute("PRAGMA journal_mode = WAL")
+        cursor.execute(f"PRAGMA journal_mode = {mode}")
     except sqlite3.OperationalError:
         if last_try:
             raise

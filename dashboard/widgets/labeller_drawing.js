@@ -13,7 +13,7 @@ function render(desk) {
     : "";
   find(".pace").textContent = pace(desk.times);
   const unsent = desk.outbox.length;
-  find(".unsent").textContent = unsent ? `${unsent} on the way` : "all saved";
+  find(".unsent").textContent = unsent ? `${unsent} on the way` : desk.error ? "" : "all saved";
   find(".error").textContent = desk.error;
   find('[data-act="drop"]').hidden = !desk.refused || !unsent;
   find('[data-act="keep"]').hidden = desk.editing === null;

@@ -98,10 +98,81 @@ def test_what_is_no_sqlite_database_is_left_alone(tmp_path: Path, create: bool) 
         open_store(tmp_path, create=create)
 
 
+ANOTHER = """
+import sys
+from fedlens.store import open_store
+with open_store(sys.argv[1]) as store:
+    print(*sorted(run.run_id for run in store.runs()))
+"""
+
+
+def seen_by_another_process(path: Path) -> list[str]:
+    """The runs that a process sees which opens the store, reads and closes it."""
+    command = [sys.executable, "-c", ANOTHER, str(path)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+
+
+def test_whoever_comes_and_goes_another_process_reads_what_was_written(tmp_path: Path) -> None:
+    path, link = tmp_path / "store.db", tmp_path / "link.db"
+    link.symlink_to(path)
+    with open_store(path, create=True) as first, open_store(link) as second:
+        for number, store in enumerate((first, second, first)):
+            store.create_run(a_run(run_id=f"run-{number}"))
+            assert check(path).ok
+            assert len(seen_by_another_process(path)) == number + 1
+            assert Path(f"{path}-wal").exists()
+
+
+def test_a_store_that_is_opened_twice_has_one_engine(tmp_path: Path) -> None:
+    path, link = tmp_path / "store.db", tmp_path / "link.db"
+    link.symlink_to(path)
+    with open_store(path, create=True) as first, open_store(link) as second:
+        assert first._engine is second._engine
+
+
+@pytest.mark.parametrize("name", ["store.db", "store.db-wal"])
+@pytest.mark.parametrize("replaced", [False, True])
+def test_nothing_is_called_saved_that_went_into_files_which_were_taken_away(
+    tmp_path: Path, name: str, replaced: bool
+) -> None:
+    path = tmp_path / "store.db"
+    with open_store(path, create=True) as store:
+        store.create_run(a_run(run_id="kept"))
+        (tmp_path / name).rename(tmp_path / "elsewhere")
+        if replaced:
+            (tmp_path / name).write_bytes((tmp_path / "elsewhere").read_bytes())
+        with pytest.raises(StoreError, match=r"moved, deleted or replaced|cannot be used"):
+            store.create_run(a_run(run_id="lost"))
+
+
+MOUNTED = """22 1 8:1 / / rw - ext4 /dev/sda1 rw
+30 22 0:9 / {folder}/shared\\040disk rw,noatime shared:7 - nfs4 server:/export rw
+31 30 0:7 / {folder}/shared\\040disk/scratch rw - xfs /dev/sdb1 rw
+"""
+
+
+def test_a_network_s_file_system_gets_no_write_ahead_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mounts, shared = tmp_path / "mounts", tmp_path / "shared disk"
+    mounts.write_text(MOUNTED.format(folder=tmp_path))
+    moved, local = shared / "moved.db", shared / "scratch" / "store.db"
+    upgrade(moved)
+    monkeypatch.setattr("fedlens.store.engine.MOUNTS", mounts)
+    for path, mode in ((shared / "store.db", "delete"), (local, "wal")):
+        with open_store(path, create=True) as store, store._reading() as session:
+            store.create_run(a_run())
+            found = session.connection().exec_driver_sql("PRAGMA journal_mode").scalar_one()
+        assert found == mode and seen_by_another_process(path) == ["run-1"]
+    with pytest.raises(StoreError, match=r"network's file system \(nfs4\)"):
+        open_store(moved)
+    assert upgrade(moved).ok and open_store(moved).runs() == []
+
+
 def test_a_damaged_database_is_one_message(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     path.write_bytes(b"SQLite format 3\x00" + b"\xff" * 5000)
-    with pytest.raises(StoreError, match=r"store\.db cannot be used"):
+    with pytest.raises(StoreError, match=r"store\.db is not a SQLite database, or a damaged one"):
         open_store(path)
 
 

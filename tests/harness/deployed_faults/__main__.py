@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from harness.deployed_faults.dashboards import dashboards_killed
+from harness.deployed_faults.dashboards import commands_beside, dashboards_killed
 from harness.deployed_faults.federation import federation
 from harness.deployed_faults.processes import process_faults, processes_killed
 from harness.faults.__main__ import COLUMNS, row_of, warm
@@ -24,12 +24,14 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=63, help="kills of a deployment's")
     parser.add_argument("--after", type=int, default=0, help="leave out as many of these before")
     parser.add_argument("--dashboards", type=int, default=60, help="kills of a dashboard")
+    parser.add_argument("--beside", type=int, default=200, help="commands beside a dashboard")
+    parser.add_argument("--store", default="", help="URL of an empty store for these; else SQLite")
     args = parser.parse_args()
     warm()
     table, console = Table(*COLUMNS), Console()
     chosen = slice(args.after, args.after + args.processes)
-    for name, done, seconds in _done(chosen, args.dashboards):
-        row = row_of("sqlite", name, done, seconds)
+    for name, done, seconds in _done(chosen, args.dashboards, args.beside, args.store):
+        row = row_of(args.store.partition(":")[0] or "sqlite", name, done, seconds)
         table.add_row(*row)
         console.print(" ".join(row), highlight=False)
         for problem in done.problems[:5]:
@@ -37,7 +39,14 @@ def main() -> None:
     console.print(table)
 
 
-def _done(processes: slice, dashboards: int) -> Iterator[tuple[str, Outcomes, float]]:
+def _done(
+    processes: slice, dashboards: int, beside: int, store: str
+) -> Iterator[tuple[str, Outcomes, float]]:
+    if beside:
+        with tempfile.TemporaryDirectory(prefix="faults-") as root:
+            began = time.monotonic()
+            found = commands_beside(beside, lambda: (Path(root), store))
+            yield "commands beside it", found, time.monotonic() - began
     with tempfile.TemporaryDirectory(prefix="faults-") as root:
         if dashboards:
             began = time.monotonic()

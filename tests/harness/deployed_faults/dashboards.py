@@ -1,7 +1,8 @@
-"""Kills of the dashboard in the middle of a label being written.
+"""Kills of the dashboard in the middle of a label being written, and commands that come beside it.
 
 A desk sends answers to a real dashboard over HTTP, keeps what was not acknowledged, and sends it
-again to the next one, as a browser does. Then each answer must be stored once, whole, as sent.
+again to the next one, as a browser does. Then each answer must be stored once, whole, as sent, for
+whoever opens the store from outside.
 
     python -m harness.deployed_faults.dashboards STORE TOKEN PORT EDGE CALL
 
@@ -19,9 +20,10 @@ import secrets
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -45,6 +47,7 @@ EDGES = (
 )
 """Where it dies; at random is some moment after its first answer came."""
 LINK = re.compile(r"http://127\.0\.0\.1:(\d+)/\?token=\S+")
+PROJECT = "labelled under faults"
 BATCH = 4
 MOST_CALLS = 12
 """Writes of an answer among which one is the last."""
@@ -110,28 +113,31 @@ def _at_commits(before: bool, passed: Any) -> None:
 def _before_replies(passed: Any) -> None:
     from fedlens.dashboard.labelling import desk_api
 
-    real = desk_api.__dict__["take"]
+    real = desk_api.__dict__["store_answers"]
 
     def take(*args: Any, **kwargs: Any) -> Any:
         receipts = real(*args, **kwargs)
         passed()
         return receipts
 
-    setattr(desk_api, "take", take)  # noqa: B010
+    setattr(desk_api, "store_answers", take)  # noqa: B010
 
 
 def _at_random(call: int) -> None:
     """Die some milliseconds after the first answer comes: as many as are drawn for ``call``."""
     from fedlens.dashboard.labelling import desk_api
 
-    real, seconds = desk_api.__dict__["take"], float(np.random.default_rng(call).uniform(0.0, 0.15))
+    real, seconds = (
+        desk_api.__dict__["store_answers"],
+        float(np.random.default_rng(call).uniform(0.0, 0.15)),
+    )
 
     def take(*args: Any, **kwargs: Any) -> Any:
         subprocess.Popen([sys.executable, "-S", "-c", _KILL, str(os.getpid()), str(seconds)])
-        setattr(desk_api, "take", real)  # noqa: B010
+        setattr(desk_api, "store_answers", real)  # noqa: B010
         return real(*args, **kwargs)
 
-    setattr(desk_api, "take", take)  # noqa: B010
+    setattr(desk_api, "store_answers", take)  # noqa: B010
 
 
 _KILL = "import os, sys, time; time.sleep(float(sys.argv[2])); os.kill(int(sys.argv[1]), 9)"
@@ -158,8 +164,7 @@ class Desk:
             RuntimeError: it answered with something else than that they are stored.
         """
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=REPLY_SECONDS)
-        connection.request("GET", f"/?token={token}")
-        cookie = str(_read(connection).getheader("set-cookie")).partition(";")[0]
+        cookie = _sign_in(connection, token)
         events = self.unsent[:BATCH]
         body = {"scope": self.scope, "tab": "t", "events": events, "known": [], "want": 2}
         headers = {"x-fedlens-desk": "1", "cookie": cookie, "content-type": "application/json"}
@@ -170,6 +175,31 @@ class Desk:
             raise RuntimeError(f"the desk was told {reply.status}: {said[:300]!r}")
         self.acknowledged |= set(json.loads(said)["acked"])
         self.unsent = [one for one in self.unsent if one["uuid"] not in self.acknowledged]
+
+
+def _sign_in(connection: http.client.HTTPConnection, token: str) -> str:
+    connection.request("GET", f"/?token={token}")
+    return str(_read(connection).getheader("set-cookie")).partition(";")[0]
+
+
+@contextmanager
+def _page(port: int, token: str) -> Iterator[None]:
+    """A page of the dashboard, drawn once and then left open, as in a browser."""
+    from streamlit.proto.BackMsg_pb2 import BackMsg
+    from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
+    from websockets.sync.client import connect
+
+    cookie = _sign_in(http.client.HTTPConnection("127.0.0.1", port, timeout=REPLY_SECONDS), token)
+    address = f"ws://127.0.0.1:{port}/_stcore/stream"
+    headers = {"cookie": cookie, "origin": f"http://127.0.0.1:{port}"}
+    asked = BackMsg()
+    asked.rerun_script.query_string = ""
+    with connect(address, additional_headers=headers, max_size=None) as socket:
+        socket.send(asked.SerializeToString())
+        drawn = ForwardMsg()
+        while drawn.WhichOneof("type") != "script_finished":
+            drawn = ForwardMsg.FromString(socket.recv(REPLY_SECONDS))  # type: ignore[arg-type]
+        yield
 
 
 def _read(connection: http.client.HTTPConnection) -> http.client.HTTPResponse:
@@ -206,9 +236,96 @@ def dashboards_killed(count: int, places: Places) -> Outcomes:
     return found
 
 
+COMMANDS: dict[str, str] = {
+    "accounts list": "accounts list --store {place}",
+    "accounts add": "accounts add --store {place} ann-{number} --role annotator --password-stdin",
+    "labels export": "labels export {run} --store {place} --project {project} --out {out}.csv",
+    "findings": "findings {run} --store {place}",
+    "samples": "samples {run} --store {place} --png {out}.png",
+    "ledger verify": "ledger verify {run} --store {place}",
+    "db check": "db check --store {place}",
+    "db upgrade": "db upgrade --store {place}",
+    "backup": "backup {run} --out {out}.tar",
+    "student": "student {run} --store {place} --images 10 --epochs 1",
+}
+"""What people run while a dashboard has the store open."""
+KILLED = 0.3
+"""Share of the commands that are killed at some moment."""
+PATIENCE = 120.0
+
+
+def commands_beside(count: int, places: Places) -> Outcomes:
+    """Run commands on a store, and kill some, while a desk labels over it.
+
+    Nothing here keeps the store open, so that a command which leaves may believe to be the last.
+
+    Args:
+        count: commands.
+        places: where the run lies whose samples are labelled.
+    """
+    found, source = Outcomes("commands beside a dashboard"), np.random.default_rng(11)
+    folder, url = places()
+    victim = Victim(folder, settings(tasks__critic__rounds=1), url)
+    if victim.suffer(Mishap()) != 0:
+        raise RuntimeError("the run whose samples are labelled did not end well")
+    place, sent, found.runs = url or f"sqlite:///{victim.run / 'store.db'}", [], 1
+    with open_store(place) as store:
+        desk = _new_desk(store)
+        sent += _new_answers(store, desk, source)
+    names = list(itertools.islice(itertools.cycle(source.permutation(sorted(COMMANDS))), count))
+    with _dashboard(place, folder, "", 0) as (_, port, token), _page(port, token):
+        for number, name in enumerate(names):
+            things = {"place": place, "run": victim.run, "number": number, "project": PROJECT}
+            out = folder / f"out-{number}"
+            words = [word.format(**things, out=out) for word in COMMANDS[name].split()]
+            wrong = _label_beside(words, desk, port, token, source)
+            with open_store(place) as store:
+                wrong += _problems(store, place, desk, sent)
+                if len(desk.unsent) < BATCH * MOST_CALLS:
+                    sent += _new_answers(store, desk, source)
+            found.problems += [f"{name}: {problem}" for problem in wrong]
+            found.faults, found.clean = found.faults + 1, found.clean + (not wrong)
+            found.where[name] += 1
+        while desk.unsent:
+            desk.send(port, token)
+    with open_store(place) as store:
+        found.problems += _problems(store, place, desk, sent, whole=True)
+    return found
+
+
+def _label_beside(
+    words: list[str], desk: Desk, port: int, token: str, source: np.random.Generator
+) -> list[str]:
+    """Label while a command runs, until it ends or is killed; what it said if it failed."""
+    killed = source.random() < KILLED
+    end = time.monotonic() + (source.uniform(0.0, 3.0) if killed else PATIENCE)
+    with tempfile.TemporaryFile("w+") as errors:
+        command = subprocess.Popen(
+            [sys.executable, "-m", "fedlens.cli", *words],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+            text=True,
+        )
+        assert command.stdin is not None
+        with suppress(BrokenPipeError), command.stdin:
+            command.stdin.write("a password of some length\n")
+        while command.poll() is None and time.monotonic() < end:
+            if desk.unsent:
+                desk.send(port, token)
+            time.sleep(0.02)
+        if command.poll() is None:
+            command.kill()
+        if desk.unsent:
+            desk.send(port, token)
+        failed = command.wait() != 0 and not killed
+        errors.seek(0)
+        return [f"ended with {command.returncode}: {errors.read()[-500:]}"] if failed else []
+
+
 def _new_desk(store: Store) -> Desk:
     (run,) = store.runs()
-    record = ProjectRecord(name="labelled under faults", run_id=run.run_id, labels=LABELS)
+    record = ProjectRecord(name=PROJECT, run_id=run.run_id, labels=LABELS)
     number = store.create_project(record)
     owner = store.owner_account("local")
     return Desk(scope_of(store.place, store.project(number), owner.name), number)
