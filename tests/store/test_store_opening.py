@@ -98,17 +98,21 @@ def test_what_is_no_sqlite_database_is_left_alone(tmp_path: Path, create: bool) 
         open_store(tmp_path, create=create)
 
 
-ANOTHER = """
+ANOTHER = f"""
 import sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
 from fedlens.store import open_store
+from store_builders import a_run
 with open_store(sys.argv[1]) as store:
+    for name in sys.argv[2:]:
+        store.create_run(a_run(run_id=name))
     print(*sorted(run.run_id for run in store.runs()))
 """
 
 
-def seen_by_another_process(path: Path) -> list[str]:
-    """The runs that a process sees which opens the store, reads and closes it."""
-    command = [sys.executable, "-c", ANOTHER, str(path)]
+def seen_by_another_process(path: Path, *made: str) -> list[str]:
+    """The runs that a process sees which opens the store, makes some, reads and closes it."""
+    command = [sys.executable, "-c", ANOTHER, str(path), *made]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
 
 
@@ -119,7 +123,8 @@ def test_whoever_comes_and_goes_another_process_reads_what_was_written(tmp_path:
         for number, store in enumerate((first, second, first)):
             store.create_run(a_run(run_id=f"run-{number}"))
             assert check(path).ok
-            assert len(seen_by_another_process(path)) == number + 1
+            assert len(seen_by_another_process(path, f"other-{number}")) == 2 * (number + 1)
+            assert len(first.runs()) == len(second.runs()) == 2 * (number + 1)
             assert Path(f"{path}-wal").exists()
 
 
