@@ -123,12 +123,26 @@ def _node(folder: Path, settings: NodeSettings) -> Iterator[str]:
     data = Path(str(settings.node_config(folder)["data"]))
     if not data.exists():
         yield f"{data} is not there: prepare the node's own data, or name it in {SETTINGS} (data)"
+    elif data.is_dir():
+        yield from _store(data, folder)
     if settings.code_sha256 and code_sha256() != settings.code_sha256:
         yield (
             "the installed fedlens is not the agreed one (code-sha256): install the agreed version,"
             f" or write {code_sha256()} there where your organisation agrees to this one"
         )
     yield from _port(folder, "127.0.0.1", settings.port)
+
+
+def _store(data: Path, folder: Path) -> list[str]:
+    """What is wrong with the node's prepared store; one that is whole need not be read again."""
+    from fedlens.client.node.store import mark_unchanged, store_stamp
+    from fedlens.client.preparing.checking import store_faults
+
+    stamp = store_stamp(data)
+    faults = store_faults(data)
+    if not faults:
+        mark_unchanged(data, stamp, folder.absolute())
+    return faults
 
 
 def _port(folder: Path, host: str, port: int) -> Iterator[str]:

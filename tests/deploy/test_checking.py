@@ -12,9 +12,15 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from fedlens.cli import main
+from fedlens.client.contract import FederationContract
+from fedlens.client.preparing.intake import Preparation
+from fedlens.client.preparing.prepare import prepare
+from fedlens.data.formats.formats import open_source
 from fedlens.deploy import checking
 from fedlens.deploy.checking import check_folder, require_startable
 from fedlens.deploy.layout import DeployError
@@ -131,6 +137,37 @@ def test_a_node_of_another_version_or_without_data_or_key(node, federation):
     assert len(found) == 4  # and the SuperLink, which is not started
     for word in ("private key", "own data", "not the agreed one", "does not answer"):
         assert any(word in line for line in found), word
+
+
+def a_store(folder: Path) -> Path:
+    """Six users' records as `fedlens node prepare` would have written them."""
+    pictures = folder / "pictures"
+    for number in range(6):
+        place = pictures / ("cat", "dog")[number % 2] / f"p{number}"
+        place.mkdir(parents=True)
+        Image.new("L", (16, 16), 40 * number).save(place / "1.png")
+    given = {"name": "ward", "classes": ("cat", "dog"), "image": {"side": 16}}
+    wanted = Preparation(FederationContract.model_validate(given), b"k" * 32)
+    prepare(open_source(pictures), wanted, folder / "store")
+    return folder / "store"
+
+
+def test_a_node_does_not_start_on_a_half_written_or_changed_store(node, tmp_path):
+    whole, data = a_store(tmp_path), node / "data"
+    data.unlink()
+    shutil.copytree(whole, data)
+    require_startable(node)
+    labels = np.load(data / "labels.npy")
+    labels[0] = 1 - labels[0]
+    np.save(data / "labels.npy", labels)
+    (data / "labels.npy").chmod(0o600)
+    for spoil in (lambda: None, (data / "index.npy").unlink, (data / "store.json").unlink):
+        spoil()
+        problem, silent = check_folder(node)
+        assert "does not answer" in silent
+        assert str(data) in problem and "prepare" in problem
+        with pytest.raises(DeployError, match="prepare"):
+            require_startable(node)
 
 
 @pytest.mark.parametrize(("ahead", "said"), [(3600, "behind"), (-3600, "ahead of"), (5, None)])
