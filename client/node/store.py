@@ -32,11 +32,11 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fedlens.accountant.ledger.terms import fedlens_home
-from fedlens.client.contract import FederationContract, read_contract
+from fedlens.client.contract import CONTRACT, FederationContract, read_contract
 from fedlens.client.users.protocol import ArrayUsers, DataOrigin, NodeDataError
 from fedlens.foundation.files import write_durably
 
-STORE, CONTRACT, LEFT_OUT, LOOKS = "store.json", "federation.toml", "left-out.csv", "looks.png"
+STORE, LEFT_OUT, LOOKS = "store.json", "left-out.csv", "looks.png"
 LAYOUT = 1
 DECLARED, PEOPLE = "declared_", "people"
 VERIFIED = "verified-stores"

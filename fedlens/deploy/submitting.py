@@ -151,7 +151,7 @@ def submit(folder: Path, config: Config, *, name: str = "", resume: bool = False
         RunFailed: it failed, could not be started, or is no longer known; says how to go on.
     """
     settings: OperatorSettings = read_role(folder, OperatorSettings)
-    config = _with_contract(config, folder, settings)
+    _check_contract(config, folder, settings)
     with tempfile.TemporaryDirectory(prefix="fedlens-") as made:
         home = Path(made)
         write_connection(home, folder.absolute(), settings)
@@ -167,17 +167,15 @@ def submit(folder: Path, config: Config, *, name: str = "", resume: bool = False
         return require_completed(flower.described(number), named, folder)
 
 
-def _with_contract(config: Config, folder: Path, settings: OperatorSettings) -> Config:
-    """Where ``data.name`` is ``federation``: the contract that the SuperLink's folder holds."""
+def _check_contract(config: Config, folder: Path, settings: OperatorSettings) -> None:
+    """Where ``data.name`` is ``federation``: refuse a SuperLink whose folder holds no contract."""
     if config.data.name != OWN_DATA:
-        return config
-    contract = str(ask(address_of(folder, settings), STATUS).get("contract") or "")
-    if not contract:
+        return
+    if not ask(address_of(folder, settings), STATUS).get("contract"):
         raise DeployError(
             f"data.name = {OWN_DATA!r}, but the SuperLink's folder has no federation.toml: put the "
             "owners' there (`fedlens deploy init --contract`)"
         )
-    return config.updated({"data.name": f"{OWN_DATA}:{contract}"})
 
 
 def write_connection(home: Path, folder: Path, settings: OperatorSettings) -> None:

@@ -117,7 +117,8 @@ class DataConfig(Section):
     name: str = "embedded"
     """A data set's name, or one with a path, such as ``npz:PATH``, ``hf:PATH`` or
     ``folder:PATH,utility=COLUMN,sensitive=COLUMN`` (pictures with a manifest). For nodes with data
-    of their own: ``federation:PATH``, the contract that they were prepared under."""
+    of their own: ``federation``, which goes by the contract ``federation.toml`` in the SuperLink's
+    folder, or ``federation:PATH``."""
     dir: str = ""
     """Folder of the data set's files; empty for the usual places."""
     users: Count = 1000

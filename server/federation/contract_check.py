@@ -9,7 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from fedlens.client.contract import PREFIX, ContractError, FederationContract, read_contract
+from fedlens.accountant.ledger.terms import fedlens_home
+from fedlens.client.contract import (
+    CONTRACT,
+    PREFIX,
+    ContractError,
+    FederationContract,
+    read_contract,
+)
 from fedlens.client.messages import Description
 from fedlens.foundation.errors import FedlensError
 from fedlens.server.config.section import require
@@ -25,15 +32,21 @@ class EnrolmentError(FedlensError, RuntimeError):
 def run_contract(config: Config) -> FederationContract | None:
     """The contract that a run's ``data.name`` names; None where it names none.
 
+    Without a path it is ``federation.toml`` in ``$FEDLENS_HOME``, a SuperLink's own folder: a run
+    that goes by it goes on wherever that folder is moved.
+
     Raises:
         ContractError: it cannot be read.
     """
     kind, colon, path = config.data.name.partition(":")
     if kind != PREFIX:
         return None
-    if not colon or not Path(path).is_absolute():
+    if not colon:
+        return read_contract(fedlens_home() / CONTRACT)
+    if not Path(path).is_absolute():
         raise ContractError(
-            f"data.name = {config.data.name!r}: write {PREFIX}:/absolute/path/federation.toml"
+            f"data.name = {config.data.name!r}: write {PREFIX}:/absolute/path/{CONTRACT}, or "
+            f"{PREFIX} for the {CONTRACT} in the SuperLink's folder"
         )
     return read_contract(Path(path))
 
@@ -81,7 +94,7 @@ def check_agreed(described: Sequence[Description], config: Config) -> None:
     if contract is None and digest:
         raise EnrolmentError(
             f"the nodes hold data of the federation {name!r}, data.name says "
-            f"{config.data.name!r}: set data.name={PREFIX}:/absolute/path/federation.toml"
+            f"{config.data.name!r}: set data.name={PREFIX}:/absolute/path/{CONTRACT}"
         )
     if contract is not None and digest != contract.digest():
         raise EnrolmentError(
