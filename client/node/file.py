@@ -1,8 +1,9 @@
 """A node's own users in the store or ``.npz`` file that its operator names, read as drawn.
 
 What is opened is the file's table: each record's user and label. Images stay on the disk: their
-checksum is compared when the file, or a store for the first time, is opened, and from then on they are read record by record, so
-that neither memory nor time of a request depends on how many there are.
+checksum is compared when the file, or a store for the first time, is opened, and from then on they
+are read record by record, so that neither memory nor time of a request depends on how many there
+are.
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ def fetch(
 
 
 STATUS_FILE = "status.json"
-GOES_ON = "its process ended; `fedlens deploy run` with --name {} goes on"
+GOES_ON = "its process ended; `fedlens deploy run OPERATOR` with --name {} goes on"
 
 
 def run_reports(runs: Path) -> list[dict[str, Any]]:
