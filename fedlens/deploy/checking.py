@@ -9,11 +9,12 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from importlib.metadata import version
 from pathlib import Path
 
-from fedlens.deploy.background import running
+from fedlens.deploy.background import LOG, running
 from fedlens.deploy.certificates import certificate_problems
 from fedlens.deploy.keys import UnusableKey, read_public_key
 from fedlens.deploy.layout import (
@@ -44,13 +45,36 @@ def check_folder(folder: Path) -> list[str]:
         return [str(error)]
     problems = [*_permissions(folder), *_disk(folder), *_flower()]
     if isinstance(settings, SuperLinkSettings):
-        problems += _superlink(folder, settings)
+        problems += [*_superlink(folder, settings), *_nodes(folder, settings)]
     else:
         problems += certificate_problems(folder / settings.ca)
         if isinstance(settings, NodeSettings):
             problems += _node(folder, settings)
         problems += _there(folder, settings)
+    if (still := _stuck(folder)) is not None:
+        problems.append(still)
     return problems
+
+
+def _stuck(folder: Path) -> str | None:
+    """A folder whose processes are there and do not do their work, as where one hangs."""
+    still = None if running(folder) is None else still_lacking(folder)
+    if still is None:
+        return None
+    return (
+        f"{folder} was started, and {still}: see {folder / LOG}; where that does not pass, "
+        f"`fedlens deploy stop {folder}` and start it again"
+    )
+
+
+def _nodes(folder: Path, settings: SuperLinkSettings) -> Iterator[str]:
+    """Nodes that were there and are not, where the SuperLink is up."""
+    if running(folder) is None:
+        return
+    with suppress(Unreachable):
+        for node in ask(address_of(folder, settings), STATUS, timeout=3.0)["nodes"]:
+            if node["status"] == "offline":
+                yield f"{node['name']} is offline: see its log on its machine, or start it there"
 
 
 def require_startable(folder: Path) -> None:

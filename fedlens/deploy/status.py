@@ -109,7 +109,7 @@ def run_reports(runs: Path) -> list[dict[str, Any]]:
         except (OSError, ValueError):
             report = {"status": "begun" if folder.is_dir() else "unreadable"}
         if isinstance(report, dict):
-            if report.get("status") == "running" and _left(folder):
+            if report.get("status") in ("running", "waiting") and _left(folder):
                 report |= {"status": "interrupted", "reason": GOES_ON.format(folder.name)}
             found.append({**report, "name": folder.name, "path": str(folder)})
     return found

@@ -86,8 +86,8 @@ class MembershipConfig(Section):
     """Share of ``data.users`` that have to be enrolled on the nodes that are there."""
     patience: NotNegative = 600.0
     """Seconds that a run waits: at its beginning for all declared nodes, later for as many as a
-    round needs. Then it stops and says why; it goes on (`fedlens resume`, a deployed run by the same
-    `fedlens deploy run`) once they are back."""
+    round needs. Then it stops and says why; `fedlens resume`, or for a deployed run the same
+    `fedlens deploy run`, goes on once they are back."""
 
 
 LEAST_DELTA = 1e-30

@@ -16,6 +16,7 @@ from fedlens.models.shapes import ImageShape
 from fedlens.server.config.tree import Config
 from fedlens.server.federation.contract_check import EnrolmentError, check_agreed, data_name
 from fedlens.server.federation.exchange import exchange, wait_for_nodes
+from fedlens.server.federation.names import name_of, names_of
 from fedlens.server.federation.roster import Roster
 
 logger = logging.getLogger(__name__)
@@ -28,6 +29,11 @@ class EnrolledNode:
     node_id: int
     """Flower's."""
     told: Description
+
+    @property
+    def name(self) -> str:
+        """What an operator calls it."""
+        return name_of(self.node_id, self.partition)
 
     @property
     def partition(self) -> int:
@@ -95,20 +101,22 @@ def enrol(
             "raise it, or stop the others"
         )
     described = describe(grid, nodes, config.rounds.deadline)
+    known = {node.node_id for node in described}
     for node in described:
         if node.partition in revoked[1]:
-            logger.warning("node %d is revoked and left out", node.partition)
+            logger.warning("%s is revoked and left out", node.name)
     described = tuple(node for node in described if node.partition not in revoked[1])
     taken = []
     for node in described:
         if why := outweighs(node, config) or objection(node):
-            logger.warning("node %d is turned away: %s", node.partition, why)
+            logger.warning("%s is turned away: %s", node.name, why)
         else:
             taken.append(node)
     federation = _agreed({node.node_id: node.told for node in taken}, config, revoked[0])
-    if lacking := lacks(federation.roster, config):
-        failed = len(nodes) - len(described)
-        see = f"; {failed} more failed or are silent: see their own logs" if failed else ""
+    silent = set(nodes) - known
+    if lacking := lacks(federation.roster, config, ENOUGH if len(nodes) >= wanted else START):
+        named = names_of(silent) or f"{len(silent)} more"
+        see = f"; {named} failed or silent though online: see the log there" if silent else ""
         others = len(described) - len(taken)
         see += f"; {others} more were turned away: see this log" if others else ""
         raise EnrolmentError(f"{lacking}{see}")
@@ -143,7 +151,8 @@ def describe(grid: Grid, nodes: Iterable[int], deadline: float) -> tuple[Enrolle
             found.append(EnrolledNode(node, _with_sound_numbers(Description.from_record(reply))))
         except ReplyError as error:
             logger.warning(
-                "a node cannot take part: %s; see its log, and that it runs the server's fedlens",
+                "%s cannot take part: %s; see its log, and that it runs the server's fedlens",
+                names_of([node]) or "a node",
                 error,
             )
     return tuple(sorted(found, key=lambda node: node.partition))
@@ -165,32 +174,35 @@ def _with_sound_numbers(told: Description) -> Description:
     return told
 
 
-def lacks(roster: Roster, config: Config) -> str | None:
-    """Which part of the quorum a roster lacks, in words; None where it has it."""
+START = "start the others"
+ENOUGH = "all that are declared are online, and not all can take part"
+
+
+def lacks(roster: Roster, config: Config, why: str = START) -> str | None:
+    """Which part of the quorum a roster lacks, in words with ``why``; None where it has it."""
     data, least, masked = config.data, config.membership, config.aggregation
     if masked.secure and len(roster.node_ids) < (needed := masked.survivors(data.nodes)):
         return (
             f"{len(roster.node_ids)} of the {data.nodes} nodes that data.nodes declares take part, "
             f"and {needed} have to for a masked sum (aggregation.tolerated_dropouts = "
-            f"{masked.tolerated_dropouts}): start the others"
+            f"{masked.tolerated_dropouts}): {why}"
         )
     if len(roster.node_ids) < least.least_nodes * data.nodes:
         return (
             f"{len(roster.node_ids)} of the {data.nodes} nodes that data.nodes declares take part, "
-            f"and membership.least_nodes = {least.least_nodes:g} of them are needed: start the "
-            "others"
+            f"and membership.least_nodes = {least.least_nodes:g} of them are needed: {why}"
         )
     cut = masked.trimmed(data.users)
     if cut and roster.active <= 2 * cut:
         return (
             f"the nodes enrol {roster.active} users, and aggregation.trimmed_share = "
-            f"{masked.trimmed_share:g} cuts {cut} off at either end: start the missing nodes"
+            f"{masked.trimmed_share:g} cuts {cut} off at either end: {why}"
         )
     if roster.active < least.least_users * data.users:
         return (
             f"the nodes enrol {roster.active} users, data.users declares {data.users}, and "
-            f"membership.least_users = {least.least_users:g} of them are needed: start the missing "
-            "nodes, or begin a run with data.users at the number enrolled"
+            f"membership.least_users = {least.least_users:g} of them are needed: {why}, or "
+            "begin a run with data.users at the number enrolled"
         )
     return None
 

@@ -178,6 +178,25 @@ def test_a_clock_an_hour_off(node, federation, ahead, said):
     assert [said in line and "NTP" in line for line in found] == ([True] if said else [])
 
 
+def test_what_was_started_and_does_not_answer_is_said(node, superlink, federation, monkeypatch):
+    """As a process that was stopped, or hangs: its supervisor runs on."""
+    monkeypatch.setattr(checking, "running", lambda folder: 1)
+    with superlink_at(federation, 0) as port:
+        point_to(node, port)
+        (problem,) = check_folder(node)
+    assert "was started, and nothing answers on port" in problem and "service.log" in problem
+    (problem,) = check_folder(superlink)
+    assert "was started, and the SuperLink at" in problem and "does not answer" in problem
+
+
+def test_a_node_that_went_away_is_named_at_the_superlink(superlink, monkeypatch):
+    seen = [{"name": "north", "status": "online"}, {"name": "south", "status": "offline"}]
+    monkeypatch.setattr(checking, "running", lambda folder: 1)
+    monkeypatch.setattr(checking, "ask", lambda *_, **__: {"nodes": seen})
+    (problem,) = check_folder(superlink)
+    assert problem.startswith("south is offline")
+
+
 def test_a_superlink_of_another_authority(node, federation, tmp_path):
     from fedlens.deploy.certificates import make_authority
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from types import SimpleNamespace
 
 import pytest
@@ -19,8 +20,9 @@ from fedlens.deploy.keys import new_node_key, read_public_key
 from fedlens.deploy.layout import NodeSettings, read_folder
 from fedlens.deploy.metrics import NodeCounts, node_metrics, server_metrics
 from fedlens.deploy.status import run_reports, status_lines
-from fedlens.deploy.superlink import Nodes
+from fedlens.deploy.superlink import Nodes, Service
 from fedlens.deploy.supernode import guard_pull, judge_bundles
+from fedlens.server.federation.names import name_of
 
 
 @pytest.fixture
@@ -49,6 +51,21 @@ def test_a_key_is_admitted_and_shut_out_by_its_file(state, tmp_path):
     (tmp_path / "north.pub").unlink()
     nodes.look(state)
     assert state.get_node_id_by_public_key(key) is None and nodes.seen(state) == []
+
+
+def test_runs_call_nodes_by_the_names_of_their_keys(state, tmp_path, monkeypatch):
+    """Not by a position, which begins at 0 where names begin at 1."""
+    monkeypatch.setenv("FEDLENS_HOME", str(tmp_path))
+    (tmp_path / "nodes").mkdir()
+    identity = None
+    for name in ("node-1", "node-2"):
+        key = key_in(tmp_path / "nodes", name)
+        service = Service(tmp_path)
+        service._look(state)
+        identity = state.get_node_id_by_public_key(key)
+    assert name_of(identity, 1) == "node-2"
+    assert name_of(77, 1) == "node 1"  # of no SuperLink's
+    assert stat.S_IMODE((tmp_path / "node-names.json").stat().st_mode) == 0o600
 
 
 def test_a_file_that_is_no_key_is_named_and_others_are_admitted(state, tmp_path):
@@ -124,8 +141,10 @@ def test_names_that_are_written_down_twice_agree():
     from fedlens.client.contract import PREFIX
     from fedlens.client.node.store import CONTRACT
     from fedlens.deploy import layout
+    from fedlens.server.federation.names import NAMES
 
     assert (CONTRACT, PREFIX, flwr.__version__) == (layout.CONTRACT, layout.OWN_DATA, layout.FLOWER)
+    assert NAMES == layout.NODE_NAMES
 
 
 @pytest.mark.parametrize("which", ["superlink", "nodes/north"])
