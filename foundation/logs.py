@@ -12,6 +12,8 @@ import os
 import sys
 from datetime import UTC, datetime
 
+from fedlens.foundation.errors import FedlensError
+
 FORMAT_VARIABLE = "FEDLENS_LOG"
 """Environment variable: ``json`` for one JSON object a line; anything else for text."""
 OURS = ("fedlens",)
@@ -45,9 +47,24 @@ class StandardError(logging.Handler):
             self.handleError(record)
 
 
+class _OwnWords(logging.Filter):
+    """Takes the trace off Flower's lines about an error whose message is all there is to say."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Let every line through."""
+        error = record.exc_info[1] if isinstance(record.exc_info, tuple) else None
+        if isinstance(error, FedlensError):
+            record.exc_info = record.exc_text = None
+        return True
+
+
+_OWN_WORDS = _OwnWords()
+
+
 def set_up_logs() -> None:
     """Have our packages' messages from INFO on written; again and again without effect.
 
+    Flower's lines about a mistake of ours or an operator's have no trace: its message was logged.
     With ``FEDLENS_LOG=json`` Flower's own lines take the same form.
     """
     as_json = os.environ.get(FORMAT_VARIABLE, "").lower() == "json"
@@ -59,6 +76,7 @@ def set_up_logs() -> None:
         for ours in own or [StandardError()]:
             ours.setFormatter(form)
             logger.addHandler(ours)  # again without effect
+    logging.getLogger("flwr").addFilter(_OWN_WORDS)
     if as_json:
         for handler in logging.getLogger("flwr").handlers:
             handler.setFormatter(form)

@@ -214,10 +214,11 @@ def _run(args: argparse.Namespace) -> int:
     given = select_flags(args, "preset", "config", "epsilon", "delta")
     config = chosen_config(**given, settings=settings)
     done = submit(args.folder, config, name=args.name, resume=args.only_copy)
-    say(f"the run is {done['status']}")
+    stopped = done.get("stopped")
+    say(f"the run is {done['status']}" if stopped is None else f"stopped by the budget: {stopped}")
     if args.json:
         print_json(done)
-    return ExitStatus.DONE
+    return ExitStatus.DONE if stopped is None else ExitStatus.OUT_OF_BUDGET
 
 
 def _add_looks(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -258,14 +259,14 @@ def _check(args: argparse.Namespace) -> int:
 
 
 def _status(args: argparse.Namespace) -> int:
-    from fedlens.deploy.status import federation_status, status_lines
+    from fedlens.deploy.status import UP, federation_status, status_lines
 
     found = federation_status(args.folder)
     for line in status_lines(found):
         say(line)
     if args.json:
         print_json(found)
-    return ExitStatus.DONE
+    return ExitStatus.DONE if found["superlink"] == UP else ExitStatus.FAILED
 
 
 def _add_keys(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

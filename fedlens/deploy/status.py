@@ -95,6 +95,7 @@ def fetch(
         raise Unreachable(f"the SuperLink at {address.place} does not answer: {reason}") from None
 
 
+UP = "up"
 STATUS_FILE = "status.json"
 GOES_ON = "its process ended; `fedlens deploy run OPERATOR` with --name {} goes on"
 
@@ -148,7 +149,7 @@ def federation_status(folder: Path) -> dict[str, Any]:
         if not isinstance(settings, SuperLinkSettings):
             raise
         return {"superlink": str(error), "nodes": [], "runs": run_reports(folder / "runs")}
-    return {"superlink": "up", **found}
+    return {"superlink": UP, **found}
 
 
 def status_lines(found: Mapping[str, Any]) -> list[str]:

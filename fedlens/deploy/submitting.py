@@ -17,7 +17,7 @@ import tomli_w
 
 from fedlens.deploy.bundles import COMPONENTS
 from fedlens.deploy.layout import OWN_DATA, STATUS, DeployError, OperatorSettings, read_role
-from fedlens.deploy.status import address_of, ask, read_token
+from fedlens.deploy.status import Address, address_of, ask, read_token
 from fedlens.foundation.errors import FedlensError
 from fedlens.foundation.files import write_durably
 from fedlens.foundation.offline import SILENT
@@ -144,7 +144,8 @@ def submit(folder: Path, config: Config, *, name: str = "", resume: bool = False
         resume: say that the run's folder, which was moved or restored, is the only one.
 
     Returns:
-        What Flower says of the run: its number, status and times; ``name`` is its folder's.
+        What Flower says of the run: its number, status and times; ``name`` is its folder's, and
+        ``stopped`` why a budget stopped it, where one did.
 
     Raises:
         DeployError: the folder cannot be used.
@@ -164,7 +165,20 @@ def submit(folder: Path, config: Config, *, name: str = "", resume: bool = False
         named = name or f"{number:x}"
         say_begun(named)
         flower.follow(number)
-        return require_completed(flower.described(number), named, folder)
+        found = require_completed(flower.described(number), named, folder)
+    return {**found, **stopped_by_budget(address_of(folder, settings), named)}
+
+
+def stopped_by_budget(address: Address, name: str) -> dict[str, str]:
+    """``stopped``, why a budget ended a run before its plan; nothing where none did.
+
+    Raises:
+        Unreachable: the SuperLink does not answer.
+    """
+    for run in ask(address, STATUS)["runs"]:
+        if run["name"] == name and run.get("status") == "stopped-by-budget":
+            return {"stopped": str(run.get("reason") or "")}
+    return {}
 
 
 def _check_contract(config: Config, folder: Path, settings: OperatorSettings) -> None:
