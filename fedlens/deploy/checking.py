@@ -7,7 +7,6 @@ import socket
 import stat
 import time
 import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from contextlib import suppress
 from email.utils import parsedate_to_datetime
@@ -28,6 +27,7 @@ from fedlens.deploy.layout import (
     SuperLinkSettings,
     read_folder,
 )
+from fedlens.deploy.proxies import opener_to, through
 from fedlens.deploy.status import Address, Unreachable, address_of, ask, fetch
 from fedlens.foundation.code_digest import code_sha256
 from fedlens.foundation.errors import FedlensError
@@ -106,16 +106,15 @@ def still_lacking(folder: Path) -> str | None:
         return None
     port = settings.port if isinstance(settings, NodeSettings) else 0
     try:
-        page = f"http://127.0.0.1:{port}/metrics"
-        with urllib.request.urlopen(page, timeout=3.0) as answer:
+        place = f"127.0.0.1:{port}"
+        with opener_to(place).open(f"http://{place}/metrics", timeout=3.0) as answer:
             text = answer.read().decode()
     except (urllib.error.URLError, OSError):
         return f"nothing answers on port {port}"
-    return (
-        None
-        if "fedlens_node_connected 1" in text.splitlines()
-        else "it has not reached the SuperLink"
-    )
+    if "fedlens_node_connected 1" in text.splitlines():
+        return None
+    by = through(settings.superlink) if isinstance(settings, NodeSettings) else ""
+    return f"it has not reached the SuperLink{by}"
 
 
 def _superlink(folder: Path, settings: SuperLinkSettings) -> Iterator[str]:

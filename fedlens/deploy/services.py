@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import resource
 import secrets
@@ -20,12 +21,14 @@ from fedlens.deploy.layout import (
     ephemeral_folder,
     read_folder,
 )
+from fedlens.deploy.proxies import through, with_direct
 from fedlens.deploy.supervise import Program, Supervisor, launch, this_python
 from fedlens.foundation.files import write_durably
 from fedlens.foundation.logs import set_up_logs
 from fedlens.foundation.offline import SILENT
 from fedlens.simulations.transports.flower_app import with_programs, write_programs
 
+logger = logging.getLogger("fedlens.deploy.services")
 SECRET = "superexec-secret"  # noqa: S105  (the name of a file)
 STORE_FILE = "store-url"
 TEST_MODE = "FEDLENS_TEST_MODE"
@@ -61,6 +64,8 @@ def serve_folder(folder: Path) -> int:
     settings = read_folder(folder, floor=False)
     if isinstance(settings, OperatorSettings):
         raise DeployError(f"{folder} is an operator's folder: nothing runs there")
+    if isinstance(settings, NodeSettings) and (by := through(settings.superlink)):
+        logger.warning("the SuperLink at %s is asked%s", settings.superlink, by)
     with ephemeral_folder(folder, settings.state) as state:
         return Supervisor(programs_of(folder.absolute(), settings, state)).run()
 
@@ -127,8 +132,9 @@ def _node_words(config: Mapping[str, bool | int | float | str]) -> str:
 def _environment(
     folder: Path, settings: SuperLinkSettings | NodeSettings, state: Path
 ) -> dict[str, str]:
+    ours = () if isinstance(settings, NodeSettings) else (settings.host,)
     environment = {
-        **with_programs(write_programs(state), os.environ),
+        **with_direct(with_programs(write_programs(state), os.environ), *ours),
         **SILENT,
         "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
         "FLWR_HOME": str(state),

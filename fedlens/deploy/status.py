@@ -21,6 +21,7 @@ from fedlens.deploy.layout import (
     SuperLinkSettings,
     read_folder,
 )
+from fedlens.deploy.proxies import opener_to, through
 from fedlens.foundation.errors import FedlensError
 
 Answer = TypeVar("Answer")
@@ -37,13 +38,15 @@ class Address(NamedTuple):
     """``HOST:PORT``."""
     authority: Path
     token: str = ""
+    own: bool = False
+    """Whether it is on this machine, which no proxy leads to."""
 
 
 def address_of(folder: Path, settings: DeploySettings) -> Address:
     """The SuperLink of a folder of any kind."""
     if isinstance(settings, SuperLinkSettings):
         host = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host  # noqa: S104
-        return Address(f"{host}:{settings.port}", folder / settings.ca)
+        return Address(f"{host}:{settings.port}", folder / settings.ca, own=True)
     token = read_token(folder / settings.token) if isinstance(settings, OperatorSettings) else ""
     return Address(settings.superlink, folder / settings.ca, token)
 
@@ -86,13 +89,17 @@ def fetch(
         request.add_header("authorization", f"Bearer {address.token}")
     try:
         context = ssl.create_default_context(cafile=str(address.authority))
-        with urllib.request.urlopen(request, timeout=timeout, context=context) as answer:  # noqa: S310
+        opener = opener_to(address.place, context, own=address.own)
+        with opener.open(request, timeout=timeout) as answer:
             return take(answer)
     except urllib.error.HTTPError as error:
         raise Unreachable(f"the SuperLink at {address.place} refuses ({error.code})") from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "reason", error)
-        raise Unreachable(f"the SuperLink at {address.place} does not answer: {reason}") from None
+        by = through(address.place, own=address.own)
+        raise Unreachable(
+            f"the SuperLink at {address.place} does not answer{by}: {reason}"
+        ) from None
 
 
 UP = "up"

@@ -17,6 +17,7 @@ import tomli_w
 
 from fedlens.deploy.bundles import COMPONENTS
 from fedlens.deploy.layout import OWN_DATA, STATUS, DeployError, OperatorSettings, read_role
+from fedlens.deploy.proxies import through, with_direct
 from fedlens.deploy.status import Address, address_of, ask, read_token
 from fedlens.foundation.errors import FedlensError
 from fedlens.foundation.files import write_durably
@@ -42,10 +43,11 @@ class FlowerRuns:
     Args:
         program: path of the command.
         environment: in which it finds the connection and the token.
+        by: the proxy through which the SuperLink is asked, in words.
     """
 
-    def __init__(self, program: str, environment: Mapping[str, str]) -> None:
-        self._program, self._environment = program, dict(environment)
+    def __init__(self, program: str, environment: Mapping[str, str], by: str = "") -> None:
+        self._program, self._environment, self._by = program, dict(environment), by
 
     def begin(self, app: Path) -> int:
         """Have a run started; its number.
@@ -58,7 +60,7 @@ class FlowerRuns:
             return int(said["run-id"])
         except (KeyError, TypeError, ValueError):
             why = " ".join(str(said.get("error-message", "it gave no reason")).split())
-            raise RunFailed(f"the run could not be started: {why}") from None
+            raise RunFailed(f"the run could not be started{self._by}: {why}") from None
 
     def follow(self, number: int) -> None:
         """Show a run's log until it ends, or is cut off."""
@@ -158,9 +160,10 @@ def submit(folder: Path, config: Config, *, name: str = "", resume: bool = False
         write_connection(home, folder.absolute(), settings)
         places: dict[str, str | bool] = {"run.name": name, "run.only_copy": resume}
         app = write_app(home, config, places, COMPONENTS)
-        environment = with_programs(write_programs(home), os.environ)
+        environment = with_direct(with_programs(write_programs(home), os.environ))
         environment.update({**SILENT, "FLWR_HOME": str(home)})
-        flower = FlowerRuns(str(home / "bin" / "flwr"), environment)
+        by = through(settings.superlink)
+        flower = FlowerRuns(str(home / "bin" / "flwr"), environment, by)
         number = flower.begin(app)
         named = name or f"{number:x}"
         say_begun(named)

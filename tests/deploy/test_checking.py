@@ -23,7 +23,9 @@ from fedlens.client.preparing.prepare import prepare
 from fedlens.data.formats.formats import open_source
 from fedlens.deploy import checking
 from fedlens.deploy.checking import check_folder, require_startable
-from fedlens.deploy.layout import DeployError
+from fedlens.deploy.layout import DeployError, read_folder
+from fedlens.deploy.services import programs_of
+from fedlens.deploy.status import address_of, ask
 
 
 @contextmanager
@@ -195,6 +197,39 @@ def test_a_node_that_went_away_is_named_at_the_superlink(superlink, monkeypatch)
     monkeypatch.setattr(checking, "ask", lambda *_, **__: {"nodes": seen})
     (problem,) = check_folder(superlink)
     assert problem.startswith("south is offline")
+
+
+@pytest.fixture
+def dead_proxy(free_port, monkeypatch):
+    """A proxy that does not answer, as one of a hospital does not for its machines' loopback."""
+    place = f"localhost:{free_port()}"
+    for name in ("HTTPS_PROXY", "HTTP_PROXY"):
+        monkeypatch.setenv(name, f"http://me:secret@{place}")
+        monkeypatch.delenv(name.lower(), raising=False)
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    return place
+
+
+def test_this_machine_is_asked_without_the_proxy(node, superlink, federation, dead_proxy):
+    with superlink_at(federation, 0) as port:
+        point_to(node, port)
+        assert check_folder(node) == []
+        found = read_folder(superlink)
+        settings = found.model_copy(update={"port": port})
+        assert ask(address_of(superlink, settings), "/health") == {}
+    service, apps = programs_of(superlink, found, superlink)
+    for program in (service, apps):
+        for name in ("NO_PROXY", "no_proxy"):
+            assert {"localhost", "127.0.0.1"} <= set(program.environment[name].split(","))
+
+
+def test_a_proxy_in_the_way_is_named(node, federation, dead_proxy):
+    path = node / "deploy.toml"
+    path.write_text(path.read_text().replace("localhost:19555", "superlink.example.org:9443"))
+    (problem,) = check_folder(node)
+    assert f"does not answer through the proxy {dead_proxy} that HTTPS_PROXY names" in problem
+    assert "NO_PROXY=superlink.example.org" in problem and "secret" not in problem
 
 
 def test_a_superlink_of_another_authority(node, federation, tmp_path):
