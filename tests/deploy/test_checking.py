@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import socket
 import ssl
+import stat
 import threading
 from contextlib import contextmanager
 from email.utils import formatdate
@@ -197,6 +199,20 @@ def test_a_node_that_went_away_is_named_at_the_superlink(superlink, monkeypatch)
     monkeypatch.setattr(checking, "ask", lambda *_, **__: {"nodes": seen})
     (problem,) = check_folder(superlink)
     assert problem.startswith("south is offline")
+
+
+def test_a_population_made_in_the_superlinks_folder_keeps_it_startable(superlink, monkeypatch):
+    monkeypatch.setenv("FEDLENS_HOME", str(superlink))
+    before = os.umask(0o022)
+    try:
+        assert (
+            main(["population", *"create wards --unit user --delta 1e-5 --epsilon 2".split()]) == 0
+        )
+    finally:
+        os.umask(before)
+    for made in (superlink / "populations", superlink / "populations" / "wards"):
+        assert stat.S_IMODE(made.stat().st_mode) == 0o700
+    require_startable(superlink)
 
 
 @pytest.fixture
