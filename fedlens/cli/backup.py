@@ -34,6 +34,10 @@ def run_restore(args: argparse.Namespace) -> int:
 
     made = restore(args.archive, args.out, store=args.store)
     say(f"{made.path} is back; its ledger holds")
+    if (made.path / "store.db").exists():
+        say(
+            "its accounts are as they were then, all signed out: `fedlens accounts list` shows them"
+        )
     how = RunDirectory(made.path).resume_words(only_copy=True)
     say(f"to go on with it:  {how}")
     return 0

@@ -205,9 +205,8 @@ def test_a_population_made_in_the_superlinks_folder_keeps_it_startable(superlink
     monkeypatch.setenv("FEDLENS_HOME", str(superlink))
     before = os.umask(0o022)
     try:
-        assert (
-            main(["population", *"create wards --unit user --delta 1e-5 --epsilon 2".split()]) == 0
-        )
+        terms = ["--unit", "user", "--delta", "1e-5", "--epsilon", "2"]
+        assert main(["population", "create", "wards", *terms]) == 0
     finally:
         os.umask(before)
     for made in (superlink / "populations", superlink / "populations" / "wards"):
