@@ -7,8 +7,9 @@ password or the values of a statement.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -99,7 +100,11 @@ def prepare_file(location: Location, *, create: bool) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists():
             _check_header(path)
-        elif not create:
+        elif create:
+            # hashes of passwords are in it; SQLite gives its other files the same mode
+            with suppress(FileExistsError):
+                os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        else:
             raise StoreError(
                 f"there is no store at {path}: `fedlens simulate` makes one, or "
                 f"`fedlens db upgrade --store {path}` an empty one"
