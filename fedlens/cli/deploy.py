@@ -300,8 +300,12 @@ def _renew(args: argparse.Namespace) -> int:
     from fedlens.deploy.layout import SuperLinkSettings, read_role
 
     settings: SuperLinkSettings = read_role(args.folder / "superlink", SuperLinkSettings)
-    renew(args.folder, tuple(args.names) or settings.names)
+    renewed = renew(args.folder, tuple(args.names) or settings.names)
     say(f"{args.folder}/superlink has a new certificate: start it again there")
+    if renewed:
+        say("the authority's own was about to expire and is new too: put it into place")
+    for path in renewed:
+        say(f"{path}   on the machine of {path.parent.name}")
     return ExitStatus.DONE
 
 

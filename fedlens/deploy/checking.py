@@ -14,7 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from fedlens.deploy.background import LOG, running
-from fedlens.deploy.certificates import certificate_problems
+from fedlens.deploy.certificates import CertificateError, certificate_problems, key_problem
 from fedlens.deploy.keys import UnusableKey, read_public_key
 from fedlens.deploy.layout import (
     FLOWER,
@@ -90,6 +90,8 @@ def require_startable(folder: Path) -> None:
     if isinstance(settings, SuperLinkSettings):
         problems += [p for p in _superlink(folder, settings) if " expires on " not in p]
     else:
+        expired = certificate_problems(folder / settings.ca)
+        problems += [p for p in expired if " expires on " not in p]
         problems += _node(folder, settings)
     if problems:
         raise DeployError(problems[0])
@@ -122,8 +124,9 @@ def _superlink(folder: Path, settings: SuperLinkSettings) -> Iterator[str]:
     yield from certificate_problems(
         folder / settings.certificate, authority=folder / settings.ca, names=settings.names
     )
-    if not (folder / settings.key).is_file():
-        yield f"{folder / settings.key} is not there: put the certificate's private key there"
+    with suppress(CertificateError):  # said above
+        if problem := key_problem(folder / settings.key, folder / settings.certificate):
+            yield problem
     yield from _port(folder, settings.host, settings.port)
     keys = sorted((folder / "nodes").glob("*.pub"))
     if not keys:

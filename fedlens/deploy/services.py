@@ -13,6 +13,7 @@ from typing import NoReturn
 
 import tomli_w
 
+from fedlens.deploy.certificates import host_here
 from fedlens.deploy.layout import (
     DeployError,
     NodeSettings,
@@ -84,7 +85,7 @@ def programs_of(
         service = this_python(
             "fedlens.deploy.superlink", str(folder), *_superlink(folder, settings)
         )
-        ours = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host  # noqa: S104
+        ours = host_here(folder / settings.certificate, settings.host, settings.names)
         tls = ["--root-certificates", str(folder / settings.ca)]
     else:
         config = _node_words(settings.node_config(folder))
@@ -132,7 +133,7 @@ def _node_words(config: Mapping[str, bool | int | float | str]) -> str:
 def _environment(
     folder: Path, settings: SuperLinkSettings | NodeSettings, state: Path
 ) -> dict[str, str]:
-    ours = () if isinstance(settings, NodeSettings) else (settings.host,)
+    ours = () if isinstance(settings, NodeSettings) else (settings.host, *settings.names)
     environment = {
         **with_direct(with_programs(write_programs(state), os.environ), *ours),
         **SILENT,

@@ -12,6 +12,7 @@ from http.client import HTTPResponse
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from fedlens.deploy.certificates import host_here
 from fedlens.deploy.layout import (
     STATUS,
     DeployError,
@@ -45,7 +46,7 @@ class Address(NamedTuple):
 def address_of(folder: Path, settings: DeploySettings) -> Address:
     """The SuperLink of a folder of any kind."""
     if isinstance(settings, SuperLinkSettings):
-        host = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host  # noqa: S104
+        host = host_here(folder / settings.certificate, settings.host, settings.names)
         return Address(f"{host}:{settings.port}", folder / settings.ca, own=True)
     token = read_token(folder / settings.token) if isinstance(settings, OperatorSettings) else ""
     return Address(settings.superlink, folder / settings.ca, token)
