@@ -32,6 +32,8 @@ from fedlens.simulations.transports.flower_app import with_programs, write_progr
 logger = logging.getLogger("fedlens.deploy.services")
 SECRET = "superexec-secret"  # noqa: S105  (the name of a file)
 STORE_FILE = "store-url"
+RUN_LOGS = "FEDLENS_RUN_LOGS"
+"""As `fedlens.client.app` names it."""
 TEST_MODE = "FEDLENS_TEST_MODE"
 """As `fedlens.accountant.noise` names it, which a service does not load."""
 
@@ -52,7 +54,7 @@ def main(arguments: list[str]) -> None:
     """
     os.umask(0o077)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a dump would hold sums and keys
-    set_up_logs()
+    set_up_logs(times=True)
     sys.exit(serve_folder(Path(arguments[0])))
 
 
@@ -147,6 +149,8 @@ def _environment(
     environment.setdefault("OMP_NUM_THREADS", "1")
     # of the shell that starts it: with it a server could have a node draw its noise from a seed
     environment.pop(TEST_MODE, None)
+    if isinstance(settings, NodeSettings):
+        environment[RUN_LOGS] = str(folder / "logs")
     if isinstance(settings, SuperLinkSettings):
         allowed = [str(folder), *(str(folder / path) for path in settings.paths)]
         environment["FEDLENS_PATHS"] = os.pathsep.join(allowed)

@@ -8,12 +8,15 @@ import stat
 from types import SimpleNamespace
 
 import pytest
+from flwr.app import Message, RecordDict
 from flwr.server.superlink.linkstate import LinkStateFactory
 from flwr.supercore.constant import FLWR_IN_MEMORY_DB_NAME
 from flwr.supercore.object_store import ObjectStoreFactory
 from flwr.superlink.federation import NoOpFederationManager
 
 from fedlens.accountant.noise import TEST_MODE_VARIABLE
+from fedlens.client.app import build_client_app
+from fedlens.client.users.protocol import NodeDataError
 from fedlens.deploy import services
 from fedlens.deploy.bundles import COMPONENTS
 from fedlens.deploy.keys import new_node_key, read_public_key
@@ -22,7 +25,9 @@ from fedlens.deploy.metrics import NodeCounts, node_metrics, server_metrics
 from fedlens.deploy.status import run_reports, status_lines
 from fedlens.deploy.superlink import Nodes, Service
 from fedlens.deploy.supernode import guard_pull, judge_bundles
+from fedlens.foundation.logs import set_up_logs
 from fedlens.server.federation.names import name_of
+from fedlens.simulations.transports.inprocess import InProcessGrid
 
 
 @pytest.fixture
@@ -135,16 +140,36 @@ def test_a_superlink_starts_the_installed_fedlens_for_an_operator_and_nothing_el
     assert trusted(asked(evil)) == "started"
 
 
+def test_a_deployed_node_keeps_a_log_of_each_run(tmp_path, monkeypatch):
+    """Of what it answered and why it did not; nothing of an error that may hold data."""
+    monkeypatch.setenv("FEDLENS_RUN_LOGS", str(tmp_path / "logs"))
+    set_up_logs()
+    why = [NodeDataError("no data is named"), ValueError("a record")]
+
+    def opened(context):
+        raise why.pop(0)
+
+    grid = InProcessGrid(build_client_app(opened), 1, {})
+    for _ in range(2):
+        grid.push_messages([Message(RecordDict(), min(grid.get_node_ids()), "query.describe")])
+    (log,) = (tmp_path / "logs").iterdir()
+    assert log.name == f"{grid.run.run_id:x}.log" and stat.S_IMODE(log.stat().st_mode) == 0o600
+    known, unknown = log.read_text().splitlines()
+    assert "cannot take part: no data is named" in known
+    assert "stays on this node" in unknown and "a record" not in unknown
+
+
 def test_names_that_are_written_down_twice_agree():
     import flwr
 
+    from fedlens.client.app import RUN_LOGS
     from fedlens.client.contract import PREFIX
     from fedlens.client.node.store import CONTRACT
     from fedlens.deploy import layout
     from fedlens.server.federation.names import NAMES
 
     assert (CONTRACT, PREFIX, flwr.__version__) == (layout.CONTRACT, layout.OWN_DATA, layout.FLOWER)
-    assert NAMES == layout.NODE_NAMES
+    assert (NAMES, RUN_LOGS) == (layout.NODE_NAMES, services.RUN_LOGS)
 
 
 @pytest.mark.parametrize("which", ["superlink", "nodes/north"])
