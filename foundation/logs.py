@@ -13,7 +13,7 @@ import re
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -104,21 +104,16 @@ def logged_to(path: Path | None) -> Iterator[None]:
 
     A file that cannot be opened is no error: what runs is worth more than its log.
     """
-    handler = None
-    if path is not None:
-        with suppress(OSError):
-            path.parent.mkdir(mode=0o700, exist_ok=True)
-            handler = DatedFile(path)
-    loggers = [logging.getLogger(name) for name in OURS] if handler else []
-    for logger in loggers:
-        logger.addHandler(handler)
-    try:
+    with ExitStack() as end:
+        if path is not None:
+            with suppress(OSError):
+                path.parent.mkdir(mode=0o700, exist_ok=True)
+                handler = DatedFile(path)
+                end.callback(handler.close)
+                for name in OURS:
+                    logging.getLogger(name).addHandler(handler)
+                    end.callback(logging.getLogger(name).removeHandler, handler)
         yield
-    finally:
-        for logger in loggers:
-            logger.removeHandler(handler)
-        if handler is not None:
-            handler.close()
 
 
 def is_json() -> bool:

@@ -163,8 +163,7 @@ def test_names_that_are_written_down_twice_agree():
     import flwr
 
     from fedlens.client.app import RUN_LOGS
-    from fedlens.client.contract import PREFIX
-    from fedlens.client.node.store import CONTRACT
+    from fedlens.client.contract import CONTRACT, PREFIX
     from fedlens.deploy import layout
     from fedlens.server.federation.names import NAMES
 
