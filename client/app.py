@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 from flwr.app import Context, Message, RecordDict
@@ -18,9 +20,13 @@ from fedlens.client.node.members import enrol_users, members_of, named_users
 from fedlens.client.node.policy import NodePolicy
 from fedlens.client.train import train
 from fedlens.client.users.protocol import LocalUsers, NodeDataError, OpenUsers, check_users
+from fedlens.foundation.logs import logged_to
 from fedlens.foundation.secure_sum import SecureSumError
 
 logger = logging.getLogger(__name__)
+
+RUN_LOGS = "FEDLENS_RUN_LOGS"
+"""Environment variable: a deployed node's folder of logs, one for each of Flower's runs."""
 
 
 PolicyOf = Callable[[Context], NodePolicy]
@@ -104,6 +110,24 @@ def _answer(
     logged: the node's operator debugs there, with own data, by calling the handlers. With
     ``on_time`` a reply, a failure's too, is held until the time that the floor names.
     """
+    with logged_to(_run_log(context)):
+        return _answered(message, context, policy_of, work, on_time=on_time)
+
+
+def _run_log(context: Context) -> Path | None:
+    """A deployed node's own file about one of Flower's runs."""
+    folder = os.environ.get(RUN_LOGS, "")
+    return Path(folder) / f"{context.run_id:x}.log" if folder else None
+
+
+def _answered(
+    message: Message,
+    context: Context,
+    policy_of: PolicyOf,
+    work: Callable[[NodePolicy], RecordDict],
+    *,
+    on_time: bool,
+) -> Message:
     started, reply_after = time.monotonic(), 0.0
     torch.set_num_threads(1)  # nodes share a machine; more are its operator's choice (`threads`)
     try:
@@ -120,6 +144,9 @@ def _answer(
     except Exception:  # whatever it is, it may hold data
         logger.warning("a handler failed; its reason stays on this node")
         content = failure()
+    else:
+        if RUN_LOGS in os.environ:
+            logger.info("answered a message of kind %s", message.metadata.message_type)
     if on_time:
         time.sleep(max(0.0, started + reply_after - time.monotonic()))
     return Message(content=content, reply_to=message)

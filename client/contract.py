@@ -21,6 +21,8 @@ from fedlens.models.shapes import SIDES, ImageShape
 MOST_CLASSES = 1000
 MOST_BYTES = 2**20
 PREFIX = "federation"
+CONTRACT = "federation.toml"
+"""A contract's file."""
 """What ``data.name`` begins with where a contract's path follows."""
 
 

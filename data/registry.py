@@ -111,7 +111,7 @@ def load(name: str, data_dir: Path | str | None = None) -> Dataset:
     kind, colon, path = name.partition(":")
     if spec.load is None and spec.format is None:
         raise DatasetError(f"data set {name!r} is for filters, in three parts; a run needs another")
-    if spec.needs_path and not path:
+    if spec.needs_path and not path and spec is not FEDERATION:
         raise DatasetError(f"data set {name!r} needs a path: write {kind}:PATH")
     if colon and not spec.needs_path:
         raise DatasetError(f"data set {name!r}: nothing may follow {kind}")

@@ -18,6 +18,15 @@ def today() -> date:
     return datetime.now(UTC).date()
 
 
+def day_of(text: str) -> date:
+    """The day that an ISO 8601 text says, which in old ledgers has a time behind it.
+
+    Raises:
+        ValueError: it says none.
+    """
+    return date.fromisoformat(text[: len("2026-01-31")])
+
+
 def set_file_date(file: Path | int, day: date) -> None:
     """Set when a file or folder was last changed and last read to the midnight that began ``day``.
 

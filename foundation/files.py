@@ -41,9 +41,14 @@ def flush_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def make_folder_durably(folder: Path) -> None:
-    """Make a folder and the missing ones that it lies in."""
+def make_folder_durably(folder: Path, *, private: bool = False) -> None:
+    """Make a folder and the missing ones that it lies in; ``private``: all of them for its owner.
+
+    A folder that is there keeps its mode.
+    """
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
+    for path in reversed(missing):
+        path.mkdir(mode=0o700 if private else 0o777, exist_ok=True)
+    folder.mkdir(exist_ok=True)  # refuses what is there and no folder
     for path in missing:
         flush_folder(path.parent)

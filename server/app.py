@@ -21,11 +21,11 @@ from flwr.serverapp import Grid, ServerApp
 
 from fedlens.accountant.ledger.terms import fedlens_home
 from fedlens.foundation.errors import FedlensError
-from fedlens.foundation.logs import set_up_logs
+from fedlens.foundation.logs import logged_to, set_up_logs
 from fedlens.foundation.traces import traced, traces
 from fedlens.server.config.loading import read_run_config
 from fedlens.server.config.schedule import check_affordable, total_rounds
-from fedlens.server.config.tree import ConfigError
+from fedlens.server.config.tree import Config, ConfigError
 from fedlens.server.federation.contract_check import check_run
 from fedlens.server.learning.builds_on import check_earlier
 from fedlens.server.ledger.population import check_room
@@ -39,6 +39,7 @@ from fedlens.server.training import train
 logger = logging.getLogger(__name__)
 
 app = ServerApp()
+RUN_LOG = "run.log"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -71,6 +72,12 @@ def _run(grid: Grid, context: Context) -> None:
     elif config_of.get("run.only_copy", False):
         with directory.locked():
             bind(directory)
+    with logged_to(directory.path / RUN_LOG):
+        logger.info("Flower's run %x carries out %s", context.run_id, directory.path.name)
+        _train(config, directory, grid, store)
+
+
+def _train(config: Config, directory: RunDirectory, grid: Grid, store: str) -> None:
     try:
         with traced("run", run=directory.path.name):
             outcome = train(config, directory, grid, store_url=store)

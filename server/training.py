@@ -166,18 +166,20 @@ class _Parts:
         config, directory, learner = self.config, self.directory, self.learner
         federation = self.membership.federation
         display = ProgressDisplay(config, self.ledger, on_progress)
+        status = RunStatusFile(
+            directory,
+            total_rounds(config),
+            nodes=len(federation.roster.node_ids),
+            computed_by=learner.computed_by,
+            generator=generator_way(config),
+        )
+        self.membership.on_wait = status.wait
         observers: list[RunObserver] = [
             ReleaseArchive(directory, config, federation),
             display,
             publication,
             SampleReleases(config, directory, learner, publication, self.ledger, display),
-            RunStatusFile(
-                directory,
-                total_rounds(config),
-                nodes=len(federation.roster.node_ids),
-                computed_by=learner.computed_by,
-                generator=generator_way(config),
-            ),
+            status,
         ]
         steps = TaskSteps(learner, self.membership, directory, self.split)
         return TrainingRun(steps, self.ledger, learner, self.state, observers)

@@ -46,7 +46,8 @@ def kept_sampler(
     """
     snapshot = directory.load_state()
     if snapshot is None:
-        raise RunDirectoryError(f"{directory.path} has no whole round yet: `fedlens resume` it")
+        how = directory.resume_words()
+        raise RunDirectoryError(f"{directory.path} has no whole round yet: {how} goes on with it")
     round_number = snapshot.round if round_number is None else round_number
     path = directory.generator_path(round_number)
     if not path.exists():
@@ -169,7 +170,8 @@ def run_id_of(directory: RunDirectory) -> str:
         RunDirectoryError: the run has spent nothing yet, so there is nothing to read.
     """
     if not directory.ledger.exists():
-        raise RunDirectoryError(f"{directory.path} has no ledger yet: `fedlens resume` it")
+        how = directory.resume_words()
+        raise RunDirectoryError(f"{directory.path} has no ledger yet: {how} goes on with it")
     return str(Ledger.open(directory.ledger).header["run_id"])
 
 

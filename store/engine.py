@@ -12,6 +12,7 @@ https://www.sqlite.org/howtocorrupt.html, 2.2.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -113,9 +114,14 @@ def prepare_file(location: Location, *, create: bool) -> None:
     try:
         if create:
             path.parent.mkdir(parents=True, exist_ok=True)
-        if path.exists() and not path.is_file():
-            raise StoreError(f"the store {path} is not a file: name the database file itself")
-        if not path.exists() and not create:
+        if path.exists():
+            if not path.is_file():
+                raise StoreError(f"the store {path} is not a file: name the database file itself")
+        elif create:
+            # hashes of passwords are in it; SQLite gives its other files the same mode
+            with suppress(FileExistsError):
+                os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        else:
             raise StoreError(
                 f"there is no store at {path}: `fedlens simulate` makes one, or "
                 f"`fedlens db upgrade --store {path}` an empty one"

@@ -8,15 +8,18 @@ brought back from earlier, or where another copy of it goes on. To look at it, t
 to raise it is one step, which no other process of this machine comes between: `held`.
 
 It tells of what this machine wrote alone, and nothing where the file is gone or cannot be written,
-or where there is no home: that is no error, for a ledger has all that an account needs.
+or where there is no home: that is no error, for a ledger has all that an account needs, but it is
+said once in the log.
 """
 
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 
 from fedlens.accountant.ledger.ledger import Ledger, LedgerError
@@ -24,7 +27,18 @@ from fedlens.accountant.ledger.terms import fedlens_home
 from fedlens.foundation.dates import set_file_date, today
 from fedlens.foundation.errors import WrongUse
 
+logger = logging.getLogger(__name__)
+
 _LONGEST = 200
+
+
+@lru_cache(maxsize=8)
+def _warn_once(why: str) -> None:
+    logger.warning(
+        "%s: an older copy of a ledger that is brought back will not be noticed on this machine; "
+        "set FEDLENS_HOME to a folder that can be written",
+        why,
+    )
 
 
 class HighWaterMark:
@@ -71,9 +85,10 @@ class HighWaterMark:
     def raise_to(self, ledger: Ledger) -> None:
         """Note how far the ledger is now."""
         if self._path is None:
+            _warn_once("there is no $FEDLENS_HOME")
             return
         part = self._path.with_name(f"{self._path.name}.{os.getpid()}.part")
-        with suppress(OSError):
+        try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
             with os.fdopen(descriptor, "wb") as file:
@@ -82,6 +97,8 @@ class HighWaterMark:
                 set_file_date(file.fileno(), self._day)
             part.replace(self._path)
             set_file_date(self._path.parent, self._day)
+        except OSError as error:
+            _warn_once(f"{self._path.parent} cannot be written ({error.strerror})")
 
     def check(self, ledger: Ledger) -> None:
         """Refuse a ledger that lacks what it had, as far as that is known.

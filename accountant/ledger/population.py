@@ -76,7 +76,7 @@ class Population:
         """
         if (folder / LEDGER).exists():
             raise PopulationError(f"{folder} holds a population already; its budget stays as it is")
-        make_folder_durably(folder)
+        make_folder_durably(folder, private=True)  # who spends what, and members beside it
         return cls(Ledger.create(folder / LEDGER, {**asdict(terms), "id": uuid.uuid4().hex}))
 
     @classmethod

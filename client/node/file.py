@@ -1,8 +1,9 @@
 """A node's own users in the store or ``.npz`` file that its operator names, read as drawn.
 
 What is opened is the file's table: each record's user and label. Images stay on the disk: their
-checksum is compared when the file is opened, and from then on they are read record by record, so
-that neither memory nor time of a request depends on how many there are.
+checksum is compared when the file, or a store for the first time, is opened, and from then on they
+are read record by record, so that neither memory nor time of a request depends on how many there
+are.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from flwr.app import Context
 from numpy.typing import NDArray
 
 from fedlens.client.node.slices import in_slice, wanted_slice
-from fedlens.client.node.store import STORE, is_store, open_store
+from fedlens.client.node.store import is_store, open_store, require_unchanged, store_stamp
 from fedlens.client.users.protocol import ArrayUsers, DataOrigin, LocalUsers, NodeDataError
 from fedlens.data.mapped_arrays import map_array, packed_problem
 
@@ -41,19 +42,21 @@ def open_node_users(context: Context) -> LocalUsers:
 
     Raises:
         NodeDataError: no file is named, or it cannot be read, lacks an array, or has one of
-            another shape or type.
+            another shape or type; a store is half written, or a file of it was changed since.
     """
     named = context.node_config.get("data")
     if not named:
         raise NodeDataError("no data is named: start it with --node-config 'data=\"/abs/file\"'")
     path = Path(str(named))
     try:
-        status = (path / STORE if path.is_dir() else path).stat()
+        status = path.stat()
     except OSError:
         raise NodeDataError(
             f"{path} cannot be read as a prepared store or a NumPy .npz file"
         ) from None
-    stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
+    stamp = f"{status.st_mtime_ns} {status.st_size} {status.st_ino}"
+    if path.is_dir():
+        stamp = store_stamp(path)
     partition = int(context.node_config.get("partition-id", 0))
     declared = str(context.node_config.get("declared", ""))
     wanted = wanted_slice(context.run_config)
@@ -62,7 +65,7 @@ def open_node_users(context: Context) -> LocalUsers:
 
 @lru_cache(maxsize=1)
 def _users_in_slice(
-    path: Path, stamp: tuple[int, int, int], partition: int, declared: str, wanted: str
+    path: Path, stamp: str, partition: int, declared: str, wanted: str
 ) -> ArrayUsers:
     """The users of a slice, with what the node's operator declares of all its users."""
     users = _opened_users(path, stamp, partition)
@@ -81,10 +84,12 @@ def _pair(word: str) -> tuple[str, str]:
 
 
 @lru_cache(maxsize=1)
-def _opened_users(path: Path, stamp: tuple[int, int, int], partition: int) -> ArrayUsers:
+def _opened_users(path: Path, stamp: str, partition: int) -> ArrayUsers:
     """The users in a file; ``stamp`` tells whether it was written to since it was read."""
     if is_store(path):
-        return open_store(path).users(partition)
+        store = open_store(path)
+        require_unchanged(store, stamp)
+        return store.users(partition)
     found, images = _read_users(path)
     owners = found["users"].astype(np.int64)
     ids = np.unique(found.get("enrolled", owners)).astype(np.int64)

@@ -16,9 +16,8 @@ from typing import Annotated, Literal, get_args
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fedlens.accountant.noise import most_chosen, test_mode
-from fedlens.client.contract import FederationContract, read_contract
+from fedlens.client.contract import CONTRACT, FederationContract, read_contract
 from fedlens.client.messages import Natural, Scalar, TrainRequest
-from fedlens.client.node.store import CONTRACT
 from fedlens.client.users.protocol import NodeDataError
 from fedlens.foundation.files import write_durably
 

@@ -20,7 +20,9 @@ and the system reads the pages that a request touches.
 
 from __future__ import annotations
 
+import hashlib
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -29,12 +31,16 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from fedlens.client.contract import FederationContract, read_contract
+from fedlens.accountant.ledger.terms import fedlens_home
+from fedlens.client.contract import CONTRACT, FederationContract, read_contract
 from fedlens.client.users.protocol import ArrayUsers, DataOrigin, NodeDataError
+from fedlens.foundation.files import write_durably
 
-STORE, CONTRACT, LEFT_OUT, LOOKS = "store.json", "federation.toml", "left-out.csv", "looks.png"
+STORE, LEFT_OUT, LOOKS = "store.json", "left-out.csv", "looks.png"
 LAYOUT = 1
 DECLARED, PEOPLE = "declared_", "people"
+VERIFIED = "verified-stores"
+"""Folder of the node's own that says which stores were read whole, and when they were written."""
 ARRAYS = ("images", "labels", "index", "offsets", "ids")
 
 
@@ -113,6 +119,62 @@ def open_store(path: Path) -> NodeStore:
         if found is None or found.shape != shape or found.dtype.kind != kind:
             raise NodeDataError(f"{path}/{name}.npy: is missing or of another form; prepare anew")
     return NodeStore(path, facts, contract, arrays)
+
+
+def changed_files(store: NodeStore) -> list[str]:
+    """Which of a store's files are not what was prepared, by their digests; reads all of it."""
+    found = []
+    for name, digest in store.facts.files.items():
+        file = store.path / f"{name}.npy"
+        with file.open("rb") as content:
+            if hashlib.file_digest(content, "sha256").hexdigest() != digest:
+                found.append(f"{file}: was changed since it was prepared; prepare the data anew")
+    return found
+
+
+def store_stamp(path: Path) -> str:
+    """Another text whenever one of a store's files was written to, replaced or removed."""
+    files = sorted({*path.glob("*.npy"), path / STORE, path / CONTRACT})
+    found = hashlib.sha256(str(path.absolute()).encode())
+    for file in files:
+        with suppress(OSError):
+            one = file.stat()
+            stamps = one.st_mtime_ns, one.st_ctime_ns, one.st_size, one.st_ino
+            found.update(f"{file.name} {stamps}\n".encode())
+    return found.hexdigest()
+
+
+def require_unchanged(store: NodeStore, stamp: str) -> None:
+    """Refuse a store whose files are not what was prepared.
+
+    All of it is read once, and again after any of its files was touched: each message of a deployed
+    node comes to a new process, so `mark_unchanged` keeps in ``$FEDLENS_HOME`` that it was read.
+
+    Args:
+        store: the opened store.
+        stamp: its `store_stamp` from before it was opened.
+
+    Raises:
+        NodeDataError: a file was changed; the message names it.
+    """
+    with suppress(OSError):
+        if _mark(store.path, fedlens_home()).read_text(encoding="ascii") == stamp:
+            return
+    if changed := changed_files(store):
+        raise NodeDataError(changed[0])
+    mark_unchanged(store.path, stamp, fedlens_home())
+
+
+def mark_unchanged(path: Path, stamp: str, home: Path) -> None:
+    """Keep in a node's own folder that a store was read whole as it was at ``stamp``."""
+    mark = _mark(path, home)
+    with suppress(OSError):  # where nothing can be kept, all is read again
+        mark.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_durably(mark, stamp.encode(), private=True)
+
+
+def _mark(path: Path, home: Path) -> Path:
+    return home / VERIFIED / hashlib.sha256(str(path).encode()).hexdigest()
 
 
 def _facts(path: Path) -> NodeStoreFacts:

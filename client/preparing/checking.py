@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedlens.client.contract import FederationContract
-from fedlens.client.node.store import NodeStore, open_store
+from fedlens.client.node.store import NodeStore, changed_files, open_store
 from fedlens.client.users.protocol import NodeDataError
 
 ROWS = 65_536
@@ -30,7 +29,7 @@ def store_faults(path: Path, contract: FederationContract | None = None) -> list
         store = open_store(path)
     except NodeDataError as error:
         return [str(error)]
-    found = [*_file_faults(store), *_value_faults(store)]
+    found = [*changed_files(store), *_value_faults(store)]
     if contract is not None and contract.digest() != store.contract.digest():
         found.append(f"{path}: was prepared under another contract; {AGAIN} under this one")
     if path.stat().st_mode & 0o077:
@@ -38,15 +37,6 @@ def store_faults(path: Path, contract: FederationContract | None = None) -> list
     if not store.facts.records:
         found.append(f"{path}: holds no record")
     return found
-
-
-def _file_faults(store: NodeStore) -> list[str]:
-    faults = []
-    for name, digest in store.facts.files.items():
-        with (store.path / f"{name}.npy").open("rb") as file:
-            if hashlib.file_digest(file, "sha256").hexdigest() != digest:
-                faults.append(f"{store.path}/{name}.npy: was changed since; {AGAIN}")
-    return faults
 
 
 def _value_faults(store: NodeStore) -> list[str]:

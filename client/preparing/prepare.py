@@ -11,7 +11,8 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from fedlens.client.node.store import CONTRACT, LAYOUT, LOOKS, STORE, NodeStoreFacts
+from fedlens.client.contract import CONTRACT
+from fedlens.client.node.store import LAYOUT, LOOKS, STORE, NodeStoreFacts
 from fedlens.client.preparing.index import write_index, write_people
 from fedlens.client.preparing.intake import Intake, Preparation, PrepareError, Told
 from fedlens.client.preparing.report import NodeReport, report_on

@@ -88,6 +88,8 @@ FoundT = TypeVar("FoundT")
 class GuessLimit:
     """One try after another over all visitors, and each wrong one takes its time.
 
+    Tokens have one limit and passwords another.
+
     So there are at most two wrong tries a second over all connections, each answered only when
     its own time is over, whatever was done in it: how long that took tells nothing. The right
     token or password is answered at once while no one guesses.
@@ -178,6 +180,7 @@ SESSION_SECONDS = 7 * 24 * 3600
 WRONG_TOKEN = "That is not the token of this dashboard."  # noqa: S105
 WRONG_PASSWORD = "Name or password are not right."  # noqa: S105
 LOGIN_ACTOR = "login page"
+LINK_ALONE = "Open the link by itself: paste it into the address bar.\n"
 TOO_MANY = "Too many tries at once: wait half a minute and try again."
 
 # The browser itself refuses to talk to any other machine, whatever a page might contain.
@@ -266,7 +269,7 @@ class AuthMiddleware:
     def __init__(self, app: ASGIApp, tokens: SessionTokens) -> None:
         self._app = app
         self._tokens = tokens
-        self._guesses = GuessLimit()
+        self._passwords, self._guesses = GuessLimit(), GuessLimit()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one connection; websockets without a session are refused at the handshake."""
@@ -303,6 +306,8 @@ class AuthMiddleware:
             request.scope[ACCOUNT] = account
             if path == LOGOUT_PATH:
                 return await self._logout(request)
+            if path == METRICS_PATH and not account.may("look"):
+                return PlainTextResponse("Your role does not look at runs.\n", status_code=403)
             return _see_other("/") if path == LOGIN_PATH else None
         if path == LOGIN_PATH:
             return HTMLResponse(await self._page())
@@ -322,6 +327,9 @@ class AuthMiddleware:
             return False
 
     async def _token_link(self, request: Request) -> Response:
+        """Sign in by the printed link, which no page of another site may have a browser follow."""
+        if not _from_here(request):
+            return PlainTextResponse(LINK_ALONE, status_code=403)
         offered = request.query_params["token"]
         rest = [(k, v) for k, v in request.query_params.multi_items() if k != "token"]
         # A path is only ever taken from this server's own URL; "//host" would leave it.
@@ -336,16 +344,24 @@ class AuthMiddleware:
         if fields.get("name"):
             name, password = fields["name"].strip(), fields.get("password", "")
             opened = partial(self._tokens.open_by_password, name, password)
-            return await self._admit(request, "/", opened, WRONG_PASSWORD)
+            return await self._admit(request, "/", opened, WRONG_PASSWORD, self._passwords)
         offered = fields.get("token", "").strip()
         return await self._admit(request, "/", partial(self._tokens.open_by_token, offered))
 
     async def _admit(
-        self, request: Request, target: str, opened: partial[str | None], wrong: str = WRONG_TOKEN
+        self,
+        request: Request,
+        target: str,
+        opened: partial[str | None],
+        wrong: str = WRONG_TOKEN,
+        turns: GuessLimit | None = None,
     ) -> Response:
-        """Try what was offered when its turn comes, and open a session where it is right."""
+        """Try what was offered when its turn comes, and open a session where it is right.
+
+        Passwords have turns of their own: who guesses tokens holds up nobody who has one.
+        """
         try:
-            cookie = await self._guesses.take_turn(opened)
+            cookie = await (turns or self._guesses).take_turn(opened)
         except TimeoutError:
             return HTMLResponse(await self._page(TOO_MANY), 429, {"retry-after": "30"})
         except StoreError as error:

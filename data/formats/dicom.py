@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import io
 import warnings
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from PIL import Image
@@ -25,7 +26,9 @@ from fedlens.data.formats.records import (
     UnusableRecord,
     reason,
 )
+from fedlens.data.formats.unpacking import BLOCK, FREE_BYTES, LARGEST_RATIO
 from fedlens.data.labelled.pictures import (
+    MOST_BYTES,
     MOST_PIXELS,
     OversizedPictureError,
     UnreadablePictureError,
@@ -34,6 +37,8 @@ from fedlens.data.labelled.pictures import (
 from fedlens.data.spec import DatasetSpec
 
 SUFFIXES = (".dcm", ".dicom")
+MOST_UNPACKED = 4 * MOST_BYTES
+"""Bytes of a deflated file: 64 million pixels of 16 bits or of three colours, and their tags."""
 MOST_TEXT = 64
 """Characters of a value beyond which it is no label."""
 
@@ -49,7 +54,8 @@ def dicom_picture(picture: Path | bytes, where: str) -> Image.Image:
     Raises:
         UnreadablePictureError: it has several frames, is packed in a way that needs more packages,
             or is damaged.
-        OversizedPictureError: it has over 64 million pixels; it is not unpacked.
+        OversizedPictureError: it has over 64 million pixels, or unpacks to far more than pictures
+            do; it is not unpacked.
         SourceError: pydicom is not installed.
     """
     with warnings.catch_warnings():
@@ -98,6 +104,9 @@ def dicom_records(path: Path, columns: SourceColumns) -> Iterator[Found]:
                 values = _values(_opened(file, where, pixels=False))
         except SourceError:
             raise
+        except OversizedPictureError as error:
+            yield UnusableRecord(where, str(error).removeprefix(f"{where}: "))
+            continue
         except Exception as error:  # named, counted, left out
             yield UnusableRecord(where, f"no readable DICOM file ({type(error).__name__})")
             continue
@@ -111,17 +120,55 @@ def _opened(picture: Path | bytes, where: str, *, pixels: bool) -> Any:
         raise SourceError(
             f"{where}: is DICOM, which needs pydicom: pip install 'fedlens[dicom]'"
         ) from None
-    source = io.BytesIO(picture) if isinstance(picture, bytes) else picture
     try:
-        if isinstance(source, Path):
-            check_plain_file(source)
-        return dcmread(source, stop_before_pixels=not pixels)
+        if isinstance(picture, Path):
+            check_plain_file(picture)
+        raw = io.BytesIO(picture) if isinstance(picture, bytes) else picture.open("rb", 0)
+        with _BoundedFile(cast(io.RawIOBase, raw)) as file:
+            file.where = where
+            return dcmread(file, stop_before_pixels=not pixels)
     except (UnreadablePictureError, OversizedPictureError):
         raise
     except Exception as error:
         raise UnreadablePictureError(
             f"{where}: no readable DICOM file ({reason(error)})"
         ) from error
+
+
+class _BoundedFile(io.BufferedReader):
+    """A file whose deflated content is refused where it unpacks beyond all measure.
+
+    pydicom reads what follows the tags of a deflated file to the file's end, at once, and unpacks
+    that; it reads nothing else so.
+    """
+
+    where = ""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """The next bytes.
+
+        Raises:
+            OversizedPictureError: all of the rest is asked for, and unpacks to more than
+                `MOST_UNPACKED` or 400 times its size.
+        """
+        block = super().read(size)
+        if size is None or size < 0:
+            most = min(MOST_UNPACKED, max(FREE_BYTES, LARGEST_RATIO * len(block)))
+            if _unpacks_beyond(block, most):
+                raise OversizedPictureError(
+                    f"{self.where}: is deflated and unpacks to over {most >> 20} MiB; scale it "
+                    "down, export it uncompressed or remove it"
+                )
+        return block
+
+
+def _unpacks_beyond(packed: bytes, most: int) -> bool:
+    """Whether deflated bytes unpack to more than ``most``; 1 MiB of it is held at a time."""
+    inflater, left = zlib.decompressobj(-zlib.MAX_WBITS), most
+    while left >= 0 and packed and not inflater.eof:
+        left -= len(inflater.decompress(packed, BLOCK))
+        packed = inflater.unconsumed_tail
+    return left < 0
 
 
 def _grey(dataset: Any) -> Image.Image:

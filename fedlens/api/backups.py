@@ -73,6 +73,9 @@ def backup(path: Path | str, out: Path | str) -> Path:
 def restore(archive: Path | str, out: Path | str, *, store: str = "") -> Run:
     """Bring a run back from an archive, after every file's hash and the ledger's chain held.
 
+    Nobody is signed in to what comes back. Accounts are as they were: one that was disabled since
+    the backup is not.
+
     The run does not go on by itself: a copy's ledger may lack what was released since. `resume`
     with ``only_copy`` says that it is the only one.
 
@@ -105,6 +108,7 @@ def restore(archive: Path | str, out: Path | str, *, store: str = "") -> Run:
         _read_archive(source, part)
         (part / "checkpoint").mkdir(mode=0o700, exist_ok=True)  # an archive holds no empty folder
         _verify(part)
+        _end_sessions(part / STORE)
         _settle_store(source, part, target, store)
         part.rename(target)
     except BaseException:
@@ -112,6 +116,15 @@ def restore(archive: Path | str, out: Path | str, *, store: str = "") -> Run:
         raise
     flush_folder(target.parent)
     return open_run(target)
+
+
+def _end_sessions(store: Path) -> None:
+    """Sign everyone out: sessions that have ended since the backup would open again."""
+    if not store.exists():
+        return
+    with closing(sqlite3.connect(store)) as database, database:
+        if database.execute("SELECT 1 FROM sqlite_master WHERE name = 'sign_ins'").fetchone():
+            database.execute("DELETE FROM sign_ins")
 
 
 def _settle_store(source: Path, part: Path, target: Path, named: str) -> None:

@@ -217,9 +217,8 @@ def _public_name(config: Config) -> str:
     from fedlens.client.contract import PREFIX
 
     name = config.data.name
-    if not has_public_records(name) and not name.startswith(
-        f"{PREFIX}:"
-    ):  # whose records are not here
+    at_nodes = name.partition(":")[0] == PREFIX
+    if not has_public_records(name) and not at_nodes:
         raise WrongUse(
             f"reference: the run's data, {name}, are not known to be public, and their test images "
             "are real records in no budget: name a public data set, an earlier run or 'none'; or "

@@ -126,13 +126,14 @@ def resume(
             that will go on.
 
     Raises:
-        FedlensError: there is no run at ``path``, another process trains it, or what it left
-            cannot be trusted.
+        FedlensError: there is no run at ``path``, it is one over real nodes, another process trains
+            it, or what it left cannot be trusted.
     """
     from fedlens.server.run.directory import RunDirectory
     from fedlens.server.run.place import bind
 
     directory = RunDirectory.open(Path(path))
+    directory.require_simulated()
     if only_copy:
         with directory.locked():
             bind(directory)

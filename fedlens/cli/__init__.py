@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 
@@ -101,6 +102,9 @@ def _add_verb(verbs: argparse._SubParsersAction[argparse.ArgumentParser], name: 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit status."""
+    if os.name != "posix":
+        why = "runs on Linux or another POSIX system: on Windows use WSL 2"
+        return _say(why, ExitStatus.WRONG_USE)
     arguments = sys.argv[1:] if arguments is None else arguments
     # No flag before the verb takes a value, so the first word that is none is the verb.
     verb = next((word for word in arguments if not word.startswith("-")), "")

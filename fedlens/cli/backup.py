@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from fedlens.cli import VERBS
-from fedlens.cli.output import program, say
+from fedlens.cli.output import say
 
 
 def add_restore_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -30,10 +30,16 @@ def add_restore_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser
 def run_restore(args: argparse.Namespace) -> int:
     """Bring it back."""
     from fedlens.api.backups import restore
+    from fedlens.server.run.directory import RunDirectory
 
     made = restore(args.archive, args.out, store=args.store)
     say(f"{made.path} is back; its ledger holds")
-    say(f"to go on with it:  {program()} resume {made.path} --only-copy")
+    if (made.path / "store.db").exists():
+        say(
+            "its accounts are as they were then, all signed out: `fedlens accounts list` shows them"
+        )
+    how = RunDirectory(made.path).resume_words(only_copy=True)
+    say(f"to go on with it:  {how}")
     return 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from pathlib import Path
 
 from fedlens.cli import VERBS
 from fedlens.cli.flags import add_run_argument, select_flags
@@ -22,7 +23,11 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     add = parser.add_argument
     add("--host", default="127.0.0.1", help="address to listen on")
     add("--port", type=int, default=8501, help="port (default: 8501)")
-    add("--token", help="token of the link (default: a fresh random one)")
+    add(
+        "--token-file",
+        type=Path,
+        help="file with the token of the link, for its owner alone (default: a fresh random token)",
+    )
     add("--open", action="store_true", help="open it in a browser")
     add("--allow-remote", action="store_true", help="listen on an address that others can reach")
     parser.set_defaults(run=run)
@@ -38,7 +43,22 @@ def run(args: argparse.Namespace) -> int:
         url = open_run(args.run_dir, store=args.store).store
     if not url:
         raise WrongUse("name a RUN_DIR or a --store to look at")
-    serve(
-        url, **select_flags(args, "host", "port", "token", "allow_remote"), open_browser=args.open
-    )
+    given = select_flags(args, "host", "port", "allow_remote")
+    if args.token_file is not None:
+        given["token"] = _read_token(args.token_file)
+    serve(url, **given, open_browser=args.open)
     return 0
+
+
+def _read_token(path: Path) -> str:
+    """A token from a file: an argument would show in the list of processes.
+
+    Raises:
+        WrongUse: others can read the file too, or it holds no text.
+    """
+    if path.stat().st_mode & 0o077:
+        raise WrongUse(f"--token-file {path}: others can read it: chmod 600 {path}")
+    try:
+        return path.read_text(encoding="ascii").strip()
+    except UnicodeDecodeError:
+        raise WrongUse(f"--token-file {path}: holds no token: give ASCII characters") from None

@@ -214,10 +214,11 @@ def _run(args: argparse.Namespace) -> int:
     given = select_flags(args, "preset", "config", "epsilon", "delta")
     config = chosen_config(**given, settings=settings)
     done = submit(args.folder, config, name=args.name, resume=args.only_copy)
-    say(f"the run is {done['status']}")
+    stopped = done.get("stopped")
+    say(f"the run is {done['status']}" if stopped is None else f"stopped by the budget: {stopped}")
     if args.json:
         print_json(done)
-    return ExitStatus.DONE
+    return ExitStatus.DONE if stopped is None else ExitStatus.OUT_OF_BUDGET
 
 
 def _add_looks(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -258,14 +259,14 @@ def _check(args: argparse.Namespace) -> int:
 
 
 def _status(args: argparse.Namespace) -> int:
-    from fedlens.deploy.status import federation_status, status_lines
+    from fedlens.deploy.status import UP, federation_status, status_lines
 
     found = federation_status(args.folder)
     for line in status_lines(found):
         say(line)
     if args.json:
         print_json(found)
-    return ExitStatus.DONE
+    return ExitStatus.DONE if found["superlink"] == UP else ExitStatus.FAILED
 
 
 def _add_keys(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -299,8 +300,12 @@ def _renew(args: argparse.Namespace) -> int:
     from fedlens.deploy.layout import SuperLinkSettings, read_role
 
     settings: SuperLinkSettings = read_role(args.folder / "superlink", SuperLinkSettings)
-    renew(args.folder, tuple(args.names) or settings.names)
+    renewed = renew(args.folder, tuple(args.names) or settings.names)
     say(f"{args.folder}/superlink has a new certificate: start it again there")
+    if renewed:
+        say("the authority's own was about to expire and is new too: put it into place")
+    for path in renewed:
+        say(f"{path}   on the machine of {path.parent.name}")
     return ExitStatus.DONE
 
 

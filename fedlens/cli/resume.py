@@ -35,6 +35,7 @@ def run(args: argparse.Namespace) -> int:
     from fedlens.server.run.place import bind
 
     directory = RunDirectory.open(args.run_dir)
+    directory.require_simulated()
     if args.only_copy:
         with directory.locked():
             bind(directory)

@@ -7,14 +7,14 @@ import socket
 import stat
 import time
 import urllib.error
-import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from importlib.metadata import version
 from pathlib import Path
 
-from fedlens.deploy.background import running
-from fedlens.deploy.certificates import certificate_problems
+from fedlens.deploy.background import LOG, running
+from fedlens.deploy.certificates import CertificateError, certificate_problems, key_problem
 from fedlens.deploy.keys import UnusableKey, read_public_key
 from fedlens.deploy.layout import (
     FLOWER,
@@ -27,6 +27,7 @@ from fedlens.deploy.layout import (
     SuperLinkSettings,
     read_folder,
 )
+from fedlens.deploy.proxies import opener_to, through
 from fedlens.deploy.status import Address, Unreachable, address_of, ask, fetch
 from fedlens.foundation.code_digest import code_sha256
 from fedlens.foundation.errors import FedlensError
@@ -44,13 +45,36 @@ def check_folder(folder: Path) -> list[str]:
         return [str(error)]
     problems = [*_permissions(folder), *_disk(folder), *_flower()]
     if isinstance(settings, SuperLinkSettings):
-        problems += _superlink(folder, settings)
+        problems += [*_superlink(folder, settings), *_nodes(folder, settings)]
     else:
         problems += certificate_problems(folder / settings.ca)
         if isinstance(settings, NodeSettings):
             problems += _node(folder, settings)
         problems += _there(folder, settings)
+    if (still := _stuck(folder)) is not None:
+        problems.append(still)
     return problems
+
+
+def _stuck(folder: Path) -> str | None:
+    """A folder whose processes are there and do not do their work, as where one hangs."""
+    still = None if running(folder) is None else still_lacking(folder)
+    if still is None:
+        return None
+    return (
+        f"{folder} was started, and {still}: see {folder / LOG}; where that does not pass, "
+        f"`fedlens deploy stop {folder}` and start it again"
+    )
+
+
+def _nodes(folder: Path, settings: SuperLinkSettings) -> Iterator[str]:
+    """Nodes that were there and are not, where the SuperLink is up."""
+    if running(folder) is None:
+        return
+    with suppress(Unreachable):
+        for node in ask(address_of(folder, settings), STATUS, timeout=3.0)["nodes"]:
+            if node["status"] == "offline":
+                yield f"{node['name']} is offline: see its log on its machine, or start it there"
 
 
 def require_startable(folder: Path) -> None:
@@ -66,6 +90,8 @@ def require_startable(folder: Path) -> None:
     if isinstance(settings, SuperLinkSettings):
         problems += [p for p in _superlink(folder, settings) if " expires on " not in p]
     else:
+        expired = certificate_problems(folder / settings.ca)
+        problems += [p for p in expired if " expires on " not in p]
         problems += _node(folder, settings)
     if problems:
         raise DeployError(problems[0])
@@ -82,16 +108,15 @@ def still_lacking(folder: Path) -> str | None:
         return None
     port = settings.port if isinstance(settings, NodeSettings) else 0
     try:
-        page = f"http://127.0.0.1:{port}/metrics"
-        with urllib.request.urlopen(page, timeout=3.0) as answer:
+        place = f"127.0.0.1:{port}"
+        with opener_to(place).open(f"http://{place}/metrics", timeout=3.0) as answer:
             text = answer.read().decode()
     except (urllib.error.URLError, OSError):
         return f"nothing answers on port {port}"
-    return (
-        None
-        if "fedlens_node_connected 1" in text.splitlines()
-        else "it has not reached the SuperLink"
-    )
+    if "fedlens_node_connected 1" in text.splitlines():
+        return None
+    by = through(settings.superlink) if isinstance(settings, NodeSettings) else ""
+    return f"it has not reached the SuperLink{by}"
 
 
 def _superlink(folder: Path, settings: SuperLinkSettings) -> Iterator[str]:
@@ -99,8 +124,9 @@ def _superlink(folder: Path, settings: SuperLinkSettings) -> Iterator[str]:
     yield from certificate_problems(
         folder / settings.certificate, authority=folder / settings.ca, names=settings.names
     )
-    if not (folder / settings.key).is_file():
-        yield f"{folder / settings.key} is not there: put the certificate's private key there"
+    with suppress(CertificateError):  # said above
+        if problem := key_problem(folder / settings.key, folder / settings.certificate):
+            yield problem
     yield from _port(folder, settings.host, settings.port)
     keys = sorted((folder / "nodes").glob("*.pub"))
     if not keys:
@@ -123,12 +149,26 @@ def _node(folder: Path, settings: NodeSettings) -> Iterator[str]:
     data = Path(str(settings.node_config(folder)["data"]))
     if not data.exists():
         yield f"{data} is not there: prepare the node's own data, or name it in {SETTINGS} (data)"
+    elif data.is_dir():
+        yield from _store(data, folder)
     if settings.code_sha256 and code_sha256() != settings.code_sha256:
         yield (
             "the installed fedlens is not the agreed one (code-sha256): install the agreed version,"
             f" or write {code_sha256()} there where your organisation agrees to this one"
         )
     yield from _port(folder, "127.0.0.1", settings.port)
+
+
+def _store(data: Path, folder: Path) -> list[str]:
+    """What is wrong with the node's prepared store; one that is whole need not be read again."""
+    from fedlens.client.node.store import mark_unchanged, store_stamp
+    from fedlens.client.preparing.checking import store_faults
+
+    stamp = store_stamp(data)
+    faults = store_faults(data)
+    if not faults:
+        mark_unchanged(data, stamp, folder.absolute())
+    return faults
 
 
 def _port(folder: Path, host: str, port: int) -> Iterator[str]:

@@ -11,7 +11,16 @@ from string import Template
 import tomli_w
 
 import fedlens
-from fedlens.deploy.certificates import Issued, issue_server, make_authority, read_certificate
+from fedlens.deploy.certificates import (
+    Issued,
+    certificate_problems,
+    issue_server,
+    key_problem,
+    make_authority,
+    outlives_its_servers,
+    read_certificate,
+    renew_authority,
+)
 from fedlens.deploy.keys import NAME, new_node_key, new_token, read_public_key, token_line
 from fedlens.deploy.layout import CONTRACT, SETTINGS, DeployError, read_folder
 from fedlens.foundation.code_digest import code_sha256
@@ -135,18 +144,18 @@ def _check(folder: Path, plan: FederationPlan) -> None:
             raise DeployError(f"a key is given for {name!r}, which is no node of {plan.nodes}")
         read_public_key(path)
     if plan.given is not None:
-        _read_given(plan.given)
+        _read_given(plan.given, plan.names)
     if plan.contract is not None:
         from fedlens.client.contract import read_contract
 
         read_contract(plan.contract)
 
 
-def _read_given(given: tuple[Path, Path, Path]) -> tuple[bytes, bytes, bytes]:
+def _read_given(given: tuple[Path, Path, Path], names: Sequence[str]) -> tuple[bytes, bytes, bytes]:
     """The organisation's authority, certificate and key.
 
     Raises:
-        DeployError: one is not there, or is something else.
+        DeployError: one is not there, is something else, or no node would trust it.
     """
     for path in given[:2]:
         read_certificate(path)
@@ -157,8 +166,10 @@ def _read_given(given: tuple[Path, Path, Path]) -> tuple[bytes, bytes, bytes]:
             f"{error.filename}: {error.strerror}; name three PEM files: the authority's "
             "certificate, the SuperLink's, and its private key"
         ) from None
-    if b"PRIVATE KEY-----" not in key:
-        raise DeployError(f"{given[2]} holds no PEM private key: name that of {given[1]}")
+    if problem := key_problem(given[2], given[1]):
+        raise DeployError(problem)
+    if problems := certificate_problems(given[1], authority=given[0], names=names):
+        raise DeployError(problems[0])
     return authority, certificate, key
 
 
@@ -166,7 +177,7 @@ def _certificates(folder: Path, plan: FederationPlan) -> bytes:
     """Write the SuperLink's certificate and key; returns the authority's certificate."""
     superlink = folder / "superlink"
     if plan.given is not None:
-        authority, certificate, key = _read_given(plan.given)
+        authority, certificate, key = _read_given(plan.given, plan.names)
     else:
         made = make_authority(folder.name)
         _make(folder / "authority")
@@ -212,8 +223,14 @@ def _node_key(folder: Path, name: str, given: Path | None) -> bytes:
     return key.public
 
 
-def renew(folder: Path, names: Sequence[str]) -> None:
+def renew(folder: Path, names: Sequence[str]) -> list[Path]:
     """A new certificate for the SuperLink, from the federation's own authority.
+
+    An authority that would not outlive it is renewed too, under its own key, in every folder of
+    the federation that is here.
+
+    Returns:
+        The files ``ca.crt`` that are new, for the machines of their folders; none by default.
 
     Raises:
         DeployError: the authority's key is not there.
@@ -225,9 +242,16 @@ def renew(folder: Path, names: Sequence[str]) -> None:
             f"{error.filename}: {error.strerror}; the authority's key is needed, or the "
             "organisation's own certificate in its place"
         ) from None
+    renewed: list[Path] = []
+    if not outlives_its_servers(made.certificate):
+        made = renew_authority(made)
+        renewed = [one for one in sorted(folder.rglob("ca.crt")) if not one.is_symlink()]
+        for path in renewed:
+            _write(path, made.certificate)
     issued = issue_server(made, names)
     _write(folder / "superlink" / "server.key", issued.key)
     _write(folder / "superlink" / "server.crt", issued.certificate)
+    return [path for path in renewed if path.parent.parent != folder]
 
 
 def add_operator(folder: Path, name: str) -> Path:

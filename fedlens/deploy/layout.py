@@ -78,6 +78,8 @@ FLOWER = "1.41.0"
 HEALTH, METRICS, STATUS = "/health", "/metrics", "/fedlens/status"
 CONTRACT = "federation.toml"
 """File of the owners' contract in a machine's folder."""
+NODE_NAMES = "node-names.json"
+"""File of the SuperLink's folder: names of nodes by Flower's ids, for the logs of runs."""
 OWN_DATA = "federation"
 """``data.name`` of a run that goes by the contract in the SuperLink's folder."""
 

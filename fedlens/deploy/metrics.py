@@ -46,6 +46,8 @@ def server_metrics(status: Mapping[str, Any]) -> str:
     ]
     for run in status["runs"]:
         label = {"run": str(run["name"])}
+        state = {**label, "state": str(run.get("status", "unknown"))}
+        rows.append(("fedlens_run_state", "gauge", "The state that each run is in.", 1, state))
         for key, name, help_ in (
             ("round", "fedlens_run_round", "Whole rounds done."),
             ("rounds", "fedlens_run_rounds_planned", "Rounds that are planned."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import resource
 import secrets
@@ -12,6 +13,7 @@ from typing import NoReturn
 
 import tomli_w
 
+from fedlens.deploy.certificates import host_here
 from fedlens.deploy.layout import (
     DeployError,
     NodeSettings,
@@ -20,14 +22,18 @@ from fedlens.deploy.layout import (
     ephemeral_folder,
     read_folder,
 )
+from fedlens.deploy.proxies import through, with_direct
 from fedlens.deploy.supervise import Program, Supervisor, launch, this_python
 from fedlens.foundation.files import write_durably
 from fedlens.foundation.logs import set_up_logs
 from fedlens.foundation.offline import SILENT
 from fedlens.simulations.transports.flower_app import with_programs, write_programs
 
+logger = logging.getLogger("fedlens.deploy.services")
 SECRET = "superexec-secret"  # noqa: S105  (the name of a file)
 STORE_FILE = "store-url"
+RUN_LOGS = "FEDLENS_RUN_LOGS"
+"""As `fedlens.client.app` names it."""
 TEST_MODE = "FEDLENS_TEST_MODE"
 """As `fedlens.accountant.noise` names it, which a service does not load."""
 
@@ -48,7 +54,7 @@ def main(arguments: list[str]) -> None:
     """
     os.umask(0o077)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a dump would hold sums and keys
-    set_up_logs()
+    set_up_logs(times=True)
     sys.exit(serve_folder(Path(arguments[0])))
 
 
@@ -61,6 +67,8 @@ def serve_folder(folder: Path) -> int:
     settings = read_folder(folder, floor=False)
     if isinstance(settings, OperatorSettings):
         raise DeployError(f"{folder} is an operator's folder: nothing runs there")
+    if isinstance(settings, NodeSettings) and (by := through(settings.superlink)):
+        logger.warning("the SuperLink at %s is asked%s", settings.superlink, by)
     with ephemeral_folder(folder, settings.state) as state:
         return Supervisor(programs_of(folder.absolute(), settings, state)).run()
 
@@ -79,7 +87,7 @@ def programs_of(
         service = this_python(
             "fedlens.deploy.superlink", str(folder), *_superlink(folder, settings)
         )
-        ours = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host  # noqa: S104
+        ours = host_here(folder / settings.certificate, settings.host, settings.names)
         tls = ["--root-certificates", str(folder / settings.ca)]
     else:
         config = _node_words(settings.node_config(folder))
@@ -127,8 +135,9 @@ def _node_words(config: Mapping[str, bool | int | float | str]) -> str:
 def _environment(
     folder: Path, settings: SuperLinkSettings | NodeSettings, state: Path
 ) -> dict[str, str]:
+    ours = () if isinstance(settings, NodeSettings) else (settings.host, *settings.names)
     environment = {
-        **with_programs(write_programs(state), os.environ),
+        **with_direct(with_programs(write_programs(state), os.environ), *ours),
         **SILENT,
         "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
         "FLWR_HOME": str(state),
@@ -140,6 +149,8 @@ def _environment(
     environment.setdefault("OMP_NUM_THREADS", "1")
     # of the shell that starts it: with it a server could have a node draw its noise from a seed
     environment.pop(TEST_MODE, None)
+    if isinstance(settings, NodeSettings):
+        environment[RUN_LOGS] = str(folder / "logs")
     if isinstance(settings, SuperLinkSettings):
         allowed = [str(folder), *(str(folder / path) for path in settings.paths)]
         environment["FEDLENS_PATHS"] = os.pathsep.join(allowed)

@@ -12,6 +12,7 @@ from http.client import HTTPResponse
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from fedlens.deploy.certificates import host_here
 from fedlens.deploy.layout import (
     STATUS,
     DeployError,
@@ -21,6 +22,7 @@ from fedlens.deploy.layout import (
     SuperLinkSettings,
     read_folder,
 )
+from fedlens.deploy.proxies import opener_to, through
 from fedlens.foundation.errors import FedlensError
 
 Answer = TypeVar("Answer")
@@ -37,13 +39,15 @@ class Address(NamedTuple):
     """``HOST:PORT``."""
     authority: Path
     token: str = ""
+    own: bool = False
+    """Whether it is on this machine, which no proxy leads to."""
 
 
 def address_of(folder: Path, settings: DeploySettings) -> Address:
     """The SuperLink of a folder of any kind."""
     if isinstance(settings, SuperLinkSettings):
-        host = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host  # noqa: S104
-        return Address(f"{host}:{settings.port}", folder / settings.ca)
+        host = host_here(folder / settings.certificate, settings.host, settings.names)
+        return Address(f"{host}:{settings.port}", folder / settings.ca, own=True)
     token = read_token(folder / settings.token) if isinstance(settings, OperatorSettings) else ""
     return Address(settings.superlink, folder / settings.ca, token)
 
@@ -86,17 +90,22 @@ def fetch(
         request.add_header("authorization", f"Bearer {address.token}")
     try:
         context = ssl.create_default_context(cafile=str(address.authority))
-        with urllib.request.urlopen(request, timeout=timeout, context=context) as answer:  # noqa: S310
+        opener = opener_to(address.place, context, own=address.own)
+        with opener.open(request, timeout=timeout) as answer:
             return take(answer)
     except urllib.error.HTTPError as error:
         raise Unreachable(f"the SuperLink at {address.place} refuses ({error.code})") from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "reason", error)
-        raise Unreachable(f"the SuperLink at {address.place} does not answer: {reason}") from None
+        by = through(address.place, own=address.own)
+        raise Unreachable(
+            f"the SuperLink at {address.place} does not answer{by}: {reason}"
+        ) from None
 
 
+UP = "up"
 STATUS_FILE = "status.json"
-GOES_ON = "its process ended; `fedlens deploy run` with --name {} goes on"
+GOES_ON = "its process ended; `fedlens deploy run OPERATOR` with --name {} goes on"
 
 
 def run_reports(runs: Path) -> list[dict[str, Any]]:
@@ -109,7 +118,7 @@ def run_reports(runs: Path) -> list[dict[str, Any]]:
         except (OSError, ValueError):
             report = {"status": "begun" if folder.is_dir() else "unreadable"}
         if isinstance(report, dict):
-            if report.get("status") == "running" and _left(folder):
+            if report.get("status") in ("running", "waiting") and _left(folder):
                 report |= {"status": "interrupted", "reason": GOES_ON.format(folder.name)}
             found.append({**report, "name": folder.name, "path": str(folder)})
     return found
@@ -148,7 +157,7 @@ def federation_status(folder: Path) -> dict[str, Any]:
         if not isinstance(settings, SuperLinkSettings):
             raise
         return {"superlink": str(error), "nodes": [], "runs": run_reports(folder / "runs")}
-    return {"superlink": "up", **found}
+    return {"superlink": UP, **found}
 
 
 def status_lines(found: Mapping[str, Any]) -> list[str]:

@@ -17,7 +17,8 @@ import tomli_w
 
 from fedlens.deploy.bundles import COMPONENTS
 from fedlens.deploy.layout import OWN_DATA, STATUS, DeployError, OperatorSettings, read_role
-from fedlens.deploy.status import address_of, ask, read_token
+from fedlens.deploy.proxies import through, with_direct
+from fedlens.deploy.status import Address, address_of, ask, read_token
 from fedlens.foundation.errors import FedlensError
 from fedlens.foundation.files import write_durably
 from fedlens.foundation.offline import SILENT
@@ -42,10 +43,11 @@ class FlowerRuns:
     Args:
         program: path of the command.
         environment: in which it finds the connection and the token.
+        by: the proxy through which the SuperLink is asked, in words.
     """
 
-    def __init__(self, program: str, environment: Mapping[str, str]) -> None:
-        self._program, self._environment = program, dict(environment)
+    def __init__(self, program: str, environment: Mapping[str, str], by: str = "") -> None:
+        self._program, self._environment, self._by = program, dict(environment), by
 
     def begin(self, app: Path) -> int:
         """Have a run started; its number.
@@ -58,7 +60,7 @@ class FlowerRuns:
             return int(said["run-id"])
         except (KeyError, TypeError, ValueError):
             why = " ".join(str(said.get("error-message", "it gave no reason")).split())
-            raise RunFailed(f"the run could not be started: {why}") from None
+            raise RunFailed(f"the run could not be started{self._by}: {why}") from None
 
     def follow(self, number: int) -> None:
         """Show a run's log until it ends, or is cut off."""
@@ -144,40 +146,53 @@ def submit(folder: Path, config: Config, *, name: str = "", resume: bool = False
         resume: say that the run's folder, which was moved or restored, is the only one.
 
     Returns:
-        What Flower says of the run: its number, status and times; ``name`` is its folder's.
+        What Flower says of the run: its number, status and times; ``name`` is its folder's, and
+        ``stopped`` why a budget stopped it, where one did.
 
     Raises:
         DeployError: the folder cannot be used.
         RunFailed: it failed, could not be started, or is no longer known; says how to go on.
     """
     settings: OperatorSettings = read_role(folder, OperatorSettings)
-    config = _with_contract(config, folder, settings)
+    _check_contract(config, folder, settings)
     with tempfile.TemporaryDirectory(prefix="fedlens-") as made:
         home = Path(made)
         write_connection(home, folder.absolute(), settings)
         places: dict[str, str | bool] = {"run.name": name, "run.only_copy": resume}
         app = write_app(home, config, places, COMPONENTS)
-        environment = with_programs(write_programs(home), os.environ)
+        environment = with_direct(with_programs(write_programs(home), os.environ))
         environment.update({**SILENT, "FLWR_HOME": str(home)})
-        flower = FlowerRuns(str(home / "bin" / "flwr"), environment)
+        by = through(settings.superlink)
+        flower = FlowerRuns(str(home / "bin" / "flwr"), environment, by)
         number = flower.begin(app)
         named = name or f"{number:x}"
         say_begun(named)
         flower.follow(number)
-        return require_completed(flower.described(number), named, folder)
+        found = require_completed(flower.described(number), named, folder)
+    return {**found, **stopped_by_budget(address_of(folder, settings), named)}
 
 
-def _with_contract(config: Config, folder: Path, settings: OperatorSettings) -> Config:
-    """Where ``data.name`` is ``federation``: the contract that the SuperLink's folder holds."""
+def stopped_by_budget(address: Address, name: str) -> dict[str, str]:
+    """``stopped``, why a budget ended a run before its plan; nothing where none did.
+
+    Raises:
+        Unreachable: the SuperLink does not answer.
+    """
+    for run in ask(address, STATUS)["runs"]:
+        if run["name"] == name and run.get("status") == "stopped-by-budget":
+            return {"stopped": str(run.get("reason") or "")}
+    return {}
+
+
+def _check_contract(config: Config, folder: Path, settings: OperatorSettings) -> None:
+    """Where ``data.name`` is ``federation``: refuse a SuperLink whose folder holds no contract."""
     if config.data.name != OWN_DATA:
-        return config
-    contract = str(ask(address_of(folder, settings), STATUS).get("contract") or "")
-    if not contract:
+        return
+    if not ask(address_of(folder, settings), STATUS).get("contract"):
         raise DeployError(
             f"data.name = {OWN_DATA!r}, but the SuperLink's folder has no federation.toml: put the "
             "owners' there (`fedlens deploy init --contract`)"
         )
-    return config.updated({"data.name": f"{OWN_DATA}:{contract}"})
 
 
 def write_connection(home: Path, folder: Path, settings: OperatorSettings) -> None:

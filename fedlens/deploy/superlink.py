@@ -23,6 +23,7 @@ from fedlens.deploy.keys import Operators, UnusableKey, read_public_key
 from fedlens.deploy.layout import (
     CONTRACT,
     METRICS,
+    NODE_NAMES,
     STATUS,
     SuperLinkSettings,
     read_role,
@@ -30,6 +31,7 @@ from fedlens.deploy.layout import (
 from fedlens.deploy.metrics import server_metrics
 from fedlens.deploy.status import run_reports
 from fedlens.deploy.supervise import launch, prepare_process
+from fedlens.foundation.files import write_durably
 
 logger = logging.getLogger("fedlens.deploy.superlink")
 
@@ -47,6 +49,11 @@ class Nodes:
         self._ids: dict[str, int] = {}
         self.refused: dict[str, str] = {}
         """Files that hold no key that can be used, and why."""
+
+    @property
+    def known(self) -> dict[str, int]:
+        """Flower's ids of the nodes that may take part, by their names."""
+        return dict(self._ids)
 
     def look(self, state: Any) -> None:
         """Bring Flower's list of nodes in line with the folder."""
@@ -108,6 +115,7 @@ class Service:
     def __init__(self, folder: Path) -> None:
         self._folder, self._nodes = folder, Nodes(folder / "nodes")
         self._seen: list[dict[str, str]] = []
+        self._names: dict[str, str] = {}
         self.operators = Operators(folder / "operators")
 
     @asynccontextmanager
@@ -133,7 +141,16 @@ class Service:
 
     def _look(self, state: Any) -> None:
         self._nodes.look(state)
+        self._keep_names()
         self._seen = self._nodes.seen(state)
+
+    def _keep_names(self) -> None:
+        """Have the server's part of runs call nodes by their names."""
+        names = {str(identity): name for name, identity in self._nodes.known.items()}
+        if names != self._names:
+            content = json.dumps(names, sort_keys=True).encode()
+            write_durably(self._folder / NODE_NAMES, content, private=True)
+            self._names = names
 
     def status(self) -> dict[str, Any]:
         """What `fedlens deploy status` shows: nodes and runs."""

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 
 from fedlens.deploy.layout import FLOWER, DeployError
 from fedlens.foundation.errors import ExitStatus, FedlensError
-from fedlens.foundation.logs import set_up_logs
+from fedlens.foundation.logs import is_json, set_up_logs, shown_line
 from fedlens.foundation.offline import stay_offline
 
 PARENT_SECONDS = 1.0
@@ -40,7 +40,8 @@ def launch(main: Callable[[list[str]], None], *, supervised: bool = False) -> No
     try:
         main(sys.argv[1:])
     except FedlensError as error:
-        sys.stderr.write(f"fedlens: {error}\n")
+        line = f"fedlens: {error}"
+        sys.stderr.write((shown_line("fedlens.deploy", line) if is_json() else line) + "\n")
         sys.exit(error.exit_status)
 
 
@@ -73,6 +74,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 1.0, 15.0
 STEADY_SECONDS = 60.0
 """A process that ran this long is started again at once when it ends."""
 END_SECONDS = 15.0
+LAST_LINES_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -126,11 +128,16 @@ class Supervisor:
                 program.command,
                 env=dict(program.environment),
                 stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
+            reader = threading.Thread(target=_relay, args=(program.name, process), daemon=True)
+            reader.start()
             self._starts[program.name] += 1
             status = self._wait(process, program.follows)
             end_group(process)
+            reader.join(timeout=LAST_LINES_SECONDS)
             if self._stopping.is_set():
                 return
             if status is None:
@@ -160,6 +167,16 @@ class Supervisor:
                 return None
             time.sleep(0.2)
         return process.poll() or 0
+
+
+def _relay(name: str, process: subprocess.Popen[bytes]) -> None:
+    """Write each line of a process, and of those that it starts, with the time and its name."""
+    if process.stdout is None:
+        return
+    with process.stdout as lines, suppress(OSError, ValueError):
+        for line in lines:
+            sys.stderr.write(shown_line(name, line.decode("utf-8", "replace")) + "\n")
+            sys.stderr.flush()
 
 
 def end_group(process: subprocess.Popen[bytes]) -> None:

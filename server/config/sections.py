@@ -88,7 +88,8 @@ class MembershipConfig(Section):
     """Share of ``data.users`` that one node may enrol; its further users take part in nothing."""
     patience: NotNegative = 600.0
     """Seconds that a run waits: at its beginning for all declared nodes, later for as many as a
-    round needs. Then it stops and says why; `fedlens resume` goes on once they are back."""
+    round needs. Then it stops and says why; `fedlens resume`, or for a deployed run the same
+    `fedlens deploy run`, goes on once they are back."""
 
 
 LEAST_DELTA = 1e-30
@@ -119,7 +120,8 @@ class DataConfig(Section):
     name: str = "embedded"
     """A data set's name, or one with a path, such as ``npz:PATH``, ``hf:PATH`` or
     ``folder:PATH,utility=COLUMN,sensitive=COLUMN`` (pictures with a manifest). For nodes with data
-    of their own: ``federation:PATH``, the contract that they were prepared under."""
+    of their own: ``federation``, which goes by the contract ``federation.toml`` in the SuperLink's
+    folder, or ``federation:PATH``."""
     dir: str = ""
     """Folder of the data set's files; empty for the usual places."""
     users: Count = 1000

@@ -11,7 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedlens.client.contract import PREFIX, ContractError, FederationContract, read_contract
+from fedlens.accountant.ledger.terms import fedlens_home
+from fedlens.client.contract import (
+    CONTRACT,
+    PREFIX,
+    ContractError,
+    FederationContract,
+    read_contract,
+)
 from fedlens.client.messages import Description
 from fedlens.foundation.errors import FedlensError
 from fedlens.models.shapes import ImageShape
@@ -28,15 +35,21 @@ class EnrolmentError(FedlensError, RuntimeError):
 def run_contract(config: Config) -> FederationContract | None:
     """The contract that a run's ``data.name`` names; None where it names none.
 
+    Without a path it is ``federation.toml`` in ``$FEDLENS_HOME``, a SuperLink's own folder: a run
+    that goes by it goes on wherever that folder is moved.
+
     Raises:
         ContractError: it cannot be read.
     """
     kind, colon, path = config.data.name.partition(":")
     if kind != PREFIX:
         return None
-    if not colon or not Path(path).is_absolute():
+    if not colon:
+        return read_contract(fedlens_home() / CONTRACT)
+    if not Path(path).is_absolute():
         raise ContractError(
-            f"data.name = {config.data.name!r}: write {PREFIX}:/absolute/path/federation.toml"
+            f"data.name = {config.data.name!r}: write {PREFIX}:/absolute/path/{CONTRACT}, or "
+            f"{PREFIX} for the {CONTRACT} in the SuperLink's folder"
         )
     return read_contract(Path(path))
 
@@ -138,7 +151,7 @@ def _of_another_contract(told: Description, schema: Schema, config: Config) -> s
     if not schema.contract:
         return (
             f"it holds data of the federation {told.federation!r}, data.name says "
-            f"{config.data.name!r}: set data.name={PREFIX}:/absolute/path/federation.toml"
+            f"{config.data.name!r}: set data.name={PREFIX}:/absolute/path/{CONTRACT}"
         )
     under = f"another contract of {told.federation!r}" if told.contract else "no contract"
     return (

@@ -23,6 +23,7 @@ from fedlens.server.federation.contract_check import (
     misfit,
 )
 from fedlens.server.federation.exchange import exchange, wait_for_nodes
+from fedlens.server.federation.names import name_of, names_of
 from fedlens.server.federation.roster import Roster, share_places
 
 logger = logging.getLogger(__name__)
@@ -35,6 +36,11 @@ class EnrolledNode:
     node_id: int
     """Flower's."""
     told: Description
+
+    @property
+    def name(self) -> str:
+        """What an operator calls it."""
+        return name_of(self.node_id, self.partition)
 
     @property
     def partition(self) -> int:
@@ -106,21 +112,21 @@ def enrol(
     """
     nodes = wait_for_nodes(grid, config.data.nodes, config.membership.patience)
     described = describe(grid, nodes, config.rounds.deadline)
-    failed = len(nodes) - len(described)
+    failed = set(nodes) - {node.node_id for node in described}
     away = _objections(described, revoked[1], objection)
     fitting = [node for node in described if node not in away]
     if fitting:
         schema = agree_schema([node.told for node in fitting], config)
         away |= _misfits(fitting, schema, config)
     for node, why in away.items():
-        logger.warning("node %d is turned away: %s", node.partition, why)
+        logger.warning("%s is turned away: %s", node.name, why)
     taken = [node for node in fitting if node not in away]
     if not taken:
         raise EnrolmentError(
             _without("no node can take part: see this log and the nodes' own", away, failed)
         )
     roster = roster_of(fit(taken, config, revoked[0]), revoked[0])
-    if lacking := lacks(roster, config):
+    if lacking := lacks(roster, config, ENOUGH if len(nodes) >= config.data.nodes else START):
         raise EnrolmentError(_without(lacking, away, failed))
     name = data_name([node.told for node in taken], config)
     filter_ = config.privatizer
@@ -171,14 +177,12 @@ def _misfits(
     return away | dict.fromkeys(beyond, bound)
 
 
-def _without(lacking: str, away: Mapping[EnrolledNode, str], failed: int) -> str:
+def _without(lacking: str, away: Mapping[EnrolledNode, str], failed: Collection[int]) -> str:
     """What is lacking, with the nodes that are not there for another reason than being offline."""
-    see = f"; {failed} more failed or are silent: see their own logs" if failed else ""
-    return (
-        lacking
-        + see
-        + "".join(f"; node {node.partition} was turned away: {why}" for node, why in away.items())
-    )
+    named = names_of(failed) or f"{len(failed)} more"
+    see = f"; {named} failed or silent though online: see the log there" if failed else ""
+    turned = "".join(f"; {node.name} was turned away: {why}" for node, why in away.items())
+    return lacking + see + turned
 
 
 def most_users(config: Config) -> int:
@@ -243,7 +247,8 @@ def describe(grid: Grid, nodes: Iterable[int], deadline: float) -> tuple[Enrolle
             found.append(EnrolledNode(node, _with_sound_numbers(Description.from_record(reply))))
         except ReplyError as error:
             logger.warning(
-                "a node cannot take part: %s; see its log, and that it runs the server's fedlens",
+                "%s cannot take part: %s; see its log, and that it runs the server's fedlens",
+                names_of([node]) or "a node",
                 error,
             )
     return tuple(sorted(found, key=lambda node: node.partition))
@@ -265,32 +270,35 @@ def _with_sound_numbers(told: Description) -> Description:
     return told
 
 
-def lacks(roster: Roster, config: Config) -> str | None:
-    """Which part of the quorum a roster lacks, in words; None where it has it."""
+START = "start the others"
+ENOUGH = "all that are declared are online, and not all can take part"
+
+
+def lacks(roster: Roster, config: Config, why: str = START) -> str | None:
+    """Which part of the quorum a roster lacks, in words with ``why``; None where it has it."""
     data, least, masked = config.data, config.membership, config.aggregation
     if masked.secure and len(roster.node_ids) < (needed := masked.survivors(data.nodes)):
         return (
             f"{len(roster.node_ids)} of the {data.nodes} nodes that data.nodes declares take part, "
             f"and {needed} have to for a masked sum (aggregation.tolerated_dropouts = "
-            f"{masked.tolerated_dropouts}): start the others"
+            f"{masked.tolerated_dropouts}): {why}"
         )
     if len(roster.node_ids) < least.least_nodes * data.nodes:
         return (
             f"{len(roster.node_ids)} of the {data.nodes} nodes that data.nodes declares take part, "
-            f"and membership.least_nodes = {least.least_nodes:g} of them are needed: start the "
-            "others"
+            f"and membership.least_nodes = {least.least_nodes:g} of them are needed: {why}"
         )
     cut = masked.trimmed(data.users)
     if cut and roster.active <= 2 * cut:
         return (
             f"the nodes enrol {roster.active} users, and aggregation.trimmed_share = "
-            f"{masked.trimmed_share:g} cuts {cut} off at either end: start the missing nodes"
+            f"{masked.trimmed_share:g} cuts {cut} off at either end: {why}"
         )
     if roster.active < least.least_users * data.users:
         return (
             f"the nodes enrol {roster.active} users, data.users declares {data.users}, and "
-            f"membership.least_users = {least.least_users:g} of them are needed: start the missing "
-            "nodes, or begin a run with data.users at the number enrolled"
+            f"membership.least_users = {least.least_users:g} of them are needed: {why}, or "
+            "begin a run with data.users at the number enrolled"
         )
     return None
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -119,8 +119,12 @@ class Membership:
     grid: Grid
     federation: Federation
     registry: UserRegistry | None = None
+    on_wait: Callable[[str | None], None] = lambda lacking: None
+    """Told what a round waits for, and None when it waits no more."""
     _there: dict[int, EnrolledNode] = field(default_factory=dict)
     """By position."""
+    _gone: dict[int, str] = field(default_factory=dict)
+    """Who was there and is not, and why, by position."""
     _doubted: set[int] = field(default_factory=set)
     """Positions of nodes whose reply to the last round was missing or refused."""
     _retries: dict[int, _Retry] = field(default_factory=dict)
@@ -146,21 +150,33 @@ class Membership:
         Raises:
             QuorumMissing: it is not by ``membership.patience``.
         """
-        until, told = time.monotonic() + self.config.membership.patience, False
+        until, told = time.monotonic() + self.config.membership.patience, ""
         self._rounds += 1
         if self._rounds >= ASKED_EVERY:
             self._doubted, self._rounds = set(self._there), 0
         while True:
             self._refresh()
-            lacking = lacks(self._roster, self.config)
+            lacking = self._lacking()
             if lacking is None:
+                if told:
+                    self.on_wait(None)
                 return self._roster
             if time.monotonic() >= until:
                 raise QuorumMissing(lacking)
-            if not told:
-                logger.warning("waiting for nodes: %s", lacking)
-                told = True
+            told = self._tell_of_waiting(lacking, told)
             time.sleep(PAUSE)
+
+    def _lacking(self) -> str | None:
+        """Which part of the quorum is missing, and which nodes that were there are not."""
+        lacking = lacks(self._roster, self.config)
+        gone = ", ".join(why for _, why in sorted(self._gone.items()))
+        return f"{lacking} ({gone})" if lacking and gone else lacking
+
+    def _tell_of_waiting(self, lacking: str, told: str) -> str:
+        if lacking != told:
+            logger.warning("waiting for nodes: %s", lacking)
+            self.on_wait(lacking)
+        return lacking
 
     def note_answers(self, accepted: Sequence[int]) -> dict[str, object]:
         """What is kept of a round's nodes, by the places in the roster of those that answered.
@@ -217,13 +233,14 @@ class Membership:
             return
         why = why or self._objection(node, before, others)
         if why is not None:
-            logger.warning("node %d is turned away: %s", node.partition, why)
+            logger.warning("%s is turned away: %s", node.name, why)
             self._ask_later(node.node_id)
             if before is not None and before.node_id == node.node_id:
                 self._there = others
             return
         self._retries.pop(node.node_id, None)
         self._there = {**others, node.partition: node}
+        self._gone.pop(node.partition, None)
 
     def _objection(
         self, node: EnrolledNode, before: EnrolledNode | None, others: dict[int, EnrolledNode]
@@ -242,8 +259,9 @@ class Membership:
         self._retries.setdefault(node_id, _Retry()).later(time.monotonic())
 
     def _lose(self, position: int, why: str) -> None:
-        logger.warning("node %d %s: its users take part again when it is back", position, why)
-        del self._there[position]
+        name = self._there.pop(position).name
+        self._gone[position] = f"{name} {why}"
+        logger.warning("%s %s: its users take part again when it is back", name, why)
 
     # The registry
 
@@ -254,12 +272,12 @@ class Membership:
         changed = [node for node in fitted if self._fitted.get(node.partition) != node]
         for node in changed:
             said, users = self._there[node.partition].told.users, node.told.users
-            logger.info("node %d takes part with %d users", node.partition, users)
+            logger.info("%s takes part with %d users", node.name, users)
             if users < said:
                 logger.warning(
-                    "node %d says that it has %d users: for the others there is no place, by "
+                    "%s says that it has %d users: for the others there is no place, by "
                     "data.users = %d, membership.largest_node or aggregation.trimmed_share",
-                    *(node.partition, said, self.config.data.users),
+                    *(node.name, said, self.config.data.users),
                 )
         self._fitted = {node.partition: node for node in fitted}
         if self.registry is not None and changed:
@@ -271,7 +289,7 @@ class Membership:
             self._revoked = now
             for position, node in list(self._there.items()):
                 if why := self.registry.objection(node):
-                    logger.warning("node %d is turned away: %s", position, why)
+                    logger.warning("%s is turned away: %s", node.name, why)
                     self._lose(position, "was turned away")
         places = set(self._revoked[1])
         here = {p: node for p, node in self._there.items() if p not in places}

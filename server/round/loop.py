@@ -64,7 +64,8 @@ class TrainingRun:
             interrupted = missing or isinstance(error, KeyboardInterrupt)
             why = str(error) if missing else f"ended by {type(error).__name__}"
             self._end(
-                "interrupted" if interrupted else "failed", f"{why}; `fedlens resume` goes on"
+                "interrupted" if interrupted else "failed",
+                f"{why}; {self._state.resume_words()} goes on",
             )
             raise
         self._end("stopped-by-budget" if stopped else "finished", stopped)

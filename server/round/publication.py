@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import date
 from typing import Any
 
 import torch
@@ -16,6 +15,7 @@ from torch import Tensor
 
 from fedlens.accountant.account import Spending, statement
 from fedlens.accountant.statement import promise
+from fedlens.foundation.dates import day_of
 from fedlens.foundation.profile import timed
 from fedlens.models.shapes import as_pixels
 from fedlens.server.config.schedule import total_rounds
@@ -143,7 +143,7 @@ class Publication(RunObserver):
             event=entry.event.to_json(),
             purpose=entry.purpose,
             entry_hash=entry.hash,
-            created_at=date.fromisoformat(entry.at),
+            created_at=day_of(entry.at),
         )
 
     def _release_row(self, round_: FinishedRound) -> ReleaseRow:

@@ -41,6 +41,10 @@ class RunState:
         self.done = 0
         """Whole rounds behind the present model, lost releases included."""
 
+    def resume_words(self) -> str:
+        """The command by which the run goes on."""
+        return self._directory.resume_words()
+
     def load(self) -> list[FinishedRound]:
         """Take up what an earlier process of the run left; returns the rounds that are done.
 

@@ -29,6 +29,7 @@ from fedlens.store import RunStatus
 logger = logging.getLogger(__name__)
 
 STATUS_FILE = "status.json"
+WAITING = "waiting"
 
 
 class RunStatusFile(RunObserver):
@@ -60,7 +61,7 @@ class RunStatusFile(RunObserver):
             "output": str(directory.path),
             **_load(directory),
         }
-        self._facts.update(status="running", rounds=rounds, output=str(directory.path))
+        self._facts.update(status="running", reason=None, rounds=rounds, output=str(directory.path))
 
     def begin(self, rounds: Sequence[FinishedRound]) -> None:
         """The nodes are enrolled, and training begins or goes on."""
@@ -83,6 +84,10 @@ class RunStatusFile(RunObserver):
         ways = list(dict.fromkeys([*ways, self._generator]))
         known = {**self._computed_by, "generator": "; ".join(ways)}
         self._write(round=len(rounds), nodes_asked=self._nodes, computed_by=known)
+
+    def wait(self, lacking: str | None) -> None:
+        """The next round waits for nodes, and what it lacks; None: it waits no more."""
+        self._write(status="running" if lacking is None else WAITING, reason=lacking)
 
     def finish_round(
         self, round_: FinishedRound, attendance: Attendance, spending: Spending

@@ -21,7 +21,7 @@ import json
 import os
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load_file, save
 from sqlalchemy import make_url
 
+from fedlens.client.contract import PREFIX
 from fedlens.foundation.dates import set_file_date, today
 from fedlens.foundation.errors import FedlensError
 from fedlens.foundation.files import write_durably
@@ -150,8 +151,8 @@ class RunDirectory:
         """Refuse a folder with anything in it but what a start that was killed at once left."""
         if self.exists():
             raise RunDirectoryError(
-                f"{self.path} holds a run already: `fedlens resume {self.path}` goes on with it, "
-                "or name another --out"
+                f"{self.path} holds a run already: {self.resume_words()} goes on with it, or "
+                "name another --out"
             )
         left = {self.checkpoints, self.settings_file.with_name("config.toml.part"), self._lock}
         if any(found not in left for found in self.path.rglob("*")):
@@ -207,6 +208,42 @@ class RunDirectory:
             return read_config(self.settings_file)
         except ConfigError as error:
             raise RunDirectoryError(str(error)) from None
+
+    def resume_words(self, *, only_copy: bool = False) -> str:
+        """The command by which the run goes on, in backticks.
+
+        Over real nodes none but an operator's does: they hold the data. A run is theirs where it
+        lies among a SuperLink's, or goes by their contract.
+        """
+        copy = " --only-copy" if only_copy else ""
+        if self._is_a_superlinks():
+            return f"`fedlens deploy run OPERATOR` with --name {self.path.name}{copy}"
+        if self._is_of_nodes_data():
+            return (
+                "below the SuperLink's runs, `fedlens deploy run OPERATOR` with --name "
+                f"{self.path.name}{copy}"
+            )
+        return f"`fedlens resume {self.path}{copy}`"
+
+    def require_simulated(self) -> None:
+        """Refuse a run over real nodes where simulated ones would answer in their place.
+
+        Raises:
+            RunDirectoryError: it is one; the message says how it goes on.
+        """
+        if self._is_a_superlinks() or self._is_of_nodes_data():
+            raise RunDirectoryError(
+                f"{self.path} is a run over real nodes, which this machine cannot ask by itself: "
+                f"{self.resume_words()} goes on with it"
+            )
+
+    def _is_a_superlinks(self) -> bool:
+        return (self.path.parent.parent / "deploy.toml").is_file()
+
+    def _is_of_nodes_data(self) -> bool:
+        with suppress(RunDirectoryError):
+            return self.config().data.name.partition(":")[0] == PREFIX
+        return False
 
     @property
     def default_store(self) -> str:

@@ -104,7 +104,7 @@ def _check_bound(directory: RunDirectory, ledger: Ledger) -> None:
     raise RunDirectoryError(
         f"{directory.path} is a copy of a run's folder, or {why}: two folders must not draw noise "
         f"under one run id ({here.run_id}). If it is the only one that will go on, "
-        f"`fedlens resume {directory.path} --only-copy` says so"
+        f"{directory.resume_words(only_copy=True)} says so"
     )
 
 
@@ -142,5 +142,5 @@ def _check_store(directory: RunDirectory, store: Store, rows: int, stored: int) 
         raise RunDirectoryError(
             f"the store {store.place} has {rows} entries of this run, and {stored} were stored: "
             "name the run's own store by --store, or restore it. If it is lost, "
-            f"`fedlens resume {directory.path} --only-copy` fills a new one"
+            f"{directory.resume_words(only_copy=True)} fills a new one"
         )

@@ -11,6 +11,7 @@ import pytest
 
 from fedlens.accountant.events import GaussianRelease, SubsampledGaussian
 from fedlens.accountant.ledger import chain
+from fedlens.accountant.ledger.high_water import HighWaterMark
 from fedlens.accountant.ledger.ledger import Ledger, LedgerError
 
 EVENT = SubsampledGaussian("user", "poisson", "add-remove", 0.1, 2.0, 0.35)
@@ -247,3 +248,14 @@ def test_a_hundred_thousand_lines_open_within_seconds(path):
     ledger = Ledger.open(path)
     assert time.process_time() - started < 4
     assert (len(ledger), ledger.head) == (100_000, head)
+
+
+def test_it_is_said_where_nothing_can_be_kept_beside_a_ledger(path, tmp_path, monkeypatch, caplog):
+    """An older copy that is brought back is noticed by what is kept there alone."""
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("FEDLENS_HOME", str(tmp_path / "file"))
+    ledger = Ledger.create(path, {"run_id": "x"})
+    for _ in range(2):
+        HighWaterMark(ledger).raise_to(ledger)
+    assert caplog.text.count("will not be noticed") == 1
+    assert str(tmp_path / "file") in caplog.text and "FEDLENS_HOME" in caplog.text

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from fedlens.client.contract import FederationContract
+from fedlens.client.node import file, store
 from fedlens.client.node.file import open_node_users
 from fedlens.client.node.members import members_of
 from fedlens.client.node.slices import in_slice
@@ -325,6 +326,35 @@ def test_a_store_that_was_changed_is_found_out(folder, tmp_path):
     np.save(out / "labels.npy", labels)
     found = " ".join(store_faults(out))
     assert "labels.npy: was changed" in found and "outside 0..1" in found
+
+
+@pytest.mark.parametrize("name", ["images", "labels", "people"])
+def test_a_node_does_not_answer_from_a_changed_store(folder, tmp_path, monkeypatch, name):
+    """Neither where it was changed before it was first opened nor where it was after."""
+    monkeypatch.setenv("FEDLENS_HOME", str(tmp_path / "home"))
+    out = tmp_path / "store"
+    made(folder, out, owners_secret=SHARED)
+    array = out / f"{name}.npy"
+    whole = array.read_bytes()
+    array.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    with pytest.raises(NodeDataError, match=f"{name}.npy: was changed since it was prepared"):
+        opened(out)
+    array.write_bytes(whole)
+    assert len(opened(out)) == 3
+    array.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    with pytest.raises(NodeDataError, match=f"{name}.npy: was changed since it was prepared"):
+        opened(out)
+
+
+def test_a_store_is_read_whole_once(folder, tmp_path, monkeypatch):
+    """By whichever of a node's processes comes first: each message comes to a new one."""
+    monkeypatch.setenv("FEDLENS_HOME", str(tmp_path / "home"))
+    made(folder, tmp_path / "store")
+    opened(tmp_path / "store")
+    file._opened_users.cache_clear()
+    file._users_in_slice.cache_clear()
+    monkeypatch.setattr(store, "changed_files", lambda _: pytest.fail("read again"))
+    assert len(opened(tmp_path / "store")) == 3
 
 
 @pytest.mark.parametrize("name", ["images", "labels", "index", "offsets", "ids"])

@@ -59,6 +59,37 @@ def test_a_decompression_bomb_is_not_unpacked(tmp_path):
         pixels_of(path, "x", 16, 1)
 
 
+def deflated_dicom(path, size):
+    """A deflated DICOM file whose pixels unpack to so many zero bytes."""
+    layouts.dicom(path, np.eye(16, dtype=int))
+    plain, deflated = path.read_bytes(), b"1.2.840.10008.1.2.1.99"
+    head = plain[: plain.index(b"1.2.840.10008.1.2.1\0")]
+    head = head[:-2] + struct.pack("<H", len(deflated)) + deflated
+    whole = 144 + struct.unpack("<I", plain[140:144])[0]
+    rest = plain[plain.index(b"1.2.840.10008.1.2.1\0") + 20 : whole]
+    deflater = zlib.compressobj(9, wbits=-zlib.MAX_WBITS)
+    body = deflater.compress(plain[whole : plain.index(b"\xe0\x7f\x10\x00")])
+    body += deflater.compress(b"\xe0\x7f\x10\x00OW\0\0" + struct.pack("<I", size))
+    body += deflater.compress(bytes(size))
+    head = head[:140] + struct.pack("<I", len(head + rest) - 144) + head[144:]
+    path.write_bytes(head + rest + body + deflater.flush())
+
+
+@pytest.mark.law("input: no file crashes, hangs or runs code")
+def test_a_deflated_dicom_is_unpacked_within_limits(tmp_path):
+    deflated_dicom(tmp_path / "a" / "1.dcm", 512)
+    (small,) = read(tmp_path, "dicom")
+    assert pixels_of(small.picture, "x", 16, 1).shape == (1, 16, 16)
+    deflated_dicom(tmp_path / "a" / "1.dcm", 80 * 2**20)
+    content = (tmp_path / "a" / "1.dcm").read_bytes()
+    assert len(content) < 200_000
+    for picture in (content, tmp_path / "a" / "1.dcm"):
+        with pytest.raises(OversizedPictureError, match="deflated and unpacks to over 64 MiB"):
+            pixels_of(picture, "x", 16, 1)
+    (left_out,) = read(tmp_path, "dicom")
+    assert isinstance(left_out, UnusableRecord) and "unpacks to over" in left_out.why
+
+
 def test_a_gzip_bomb_is_refused_before_it_fills_the_disk(tmp_path):
     head = struct.pack(">4I", 0x803, 400_000, 28, 28)
     with gzip.open(tmp_path / "train-images-idx3-ubyte.gz", "wb", 9) as file:

@@ -12,6 +12,7 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 import anyio
+import httpx
 import populated
 import pytest
 from serving import TOKEN, Served
@@ -256,6 +257,40 @@ def test_a_disabled_account_is_out_at_once(
     store.set_disabled("ann", False, actor="test")
     assert with_cookie(client, cookie).get("/").status_code == 401
     assert tokens.open_by_password("ann", "correct horse") is not None
+
+
+def test_a_link_on_another_site_tries_no_token(client: TestClient) -> None:
+    for token in (TOKEN, "wrong"):
+        answer = client.get(f"/?token={token}", headers={"sec-fetch-site": "cross-site"})
+        assert (answer.status_code, "set-cookie" in answer.headers) == (403, False)
+    own = client.get(f"/?token={TOKEN}", headers={"sec-fetch-site": "none"})
+    assert (own.status_code, "set-cookie" in own.headers) == (303, True)
+
+
+def test_who_guesses_tokens_holds_up_no_password(tokens: SessionTokens, store: Store) -> None:
+    store.add_account("ann", "annotator", "correct horse", actor="test")
+    guarded = AuthMiddleware(inside, tokens)
+
+    async def sign_in() -> int:
+        transport = httpx.ASGITransport(guarded)
+        async with httpx.AsyncClient(transport=transport, base_url="http://here") as visitor:
+            guarded._guesses._turn = anyio.Lock()
+            async with guarded._guesses._turn:  # somebody's try of a token goes on
+                with anyio.fail_after(60):
+                    form = {"name": "ann", "password": "correct horse"}
+                    return (await visitor.post("/login", data=form)).status_code
+
+    assert anyio.run(sign_in) == 303
+
+
+def test_metrics_are_for_who_may_look_at_runs(
+    client: TestClient, tokens: SessionTokens, store: Store
+) -> None:
+    for name, role, status in (("ann", "annotator", 403), ("eve", "viewer", 200)):
+        store.add_account(name, role, "correct horse", actor="test")
+        cookie = tokens.open_by_password(name, "correct horse")
+        headers = {"cookie": f"fedlens-8501={cookie}"}
+        assert client.get("/metrics", headers=headers).status_code == status
 
 
 def test_a_form_of_another_site_is_refused(client: TestClient) -> None:

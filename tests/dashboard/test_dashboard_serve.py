@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from serving import TOKEN, start_dashboard, stop_dashboard
 
+from fedlens.cli import main
 from fedlens.dashboard.serve import serve
 from fedlens.dashboard.widgets.options import DashboardError
 from fedlens.store import Store, StoreError, StoreVersionError
@@ -136,3 +137,18 @@ def test_streamlit_is_set_up_to_be_quiet() -> None:
         "assert config.get_option('client.showErrorDetails') == 'type'\n"
     )
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_the_token_comes_from_a_file_and_no_argument(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every account of a machine reads arguments in the list of processes."""
+    given = []
+    monkeypatch.setattr("fedlens.dashboard.serve.serve", lambda *_, **named: given.append(named))
+    path = tmp_path / "token"
+    path.write_text(TOKEN + "\n")
+    command = ["dashboard", "--store", url, "--token-file", str(path)]
+    path.chmod(0o644)
+    assert main(command) == 2 and "chmod 600" in capsys.readouterr().err
+    path.chmod(0o600)
+    assert main(command) == 0 and given[0]["token"] == TOKEN

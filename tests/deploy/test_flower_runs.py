@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from fedlens.cli import main
 from fedlens.deploy import submitting
+from fedlens.deploy.status import Address
 from fedlens.deploy.submitting import FlowerRuns, RunFailed, require_completed
+from fedlens.foundation.errors import ExitStatus
 
 FLOWER = """#!{python}
 import json, pathlib, sys
@@ -64,6 +67,32 @@ def test_a_run_that_ended_well_is_described_with_its_name(flower):
         "status": "finished:completed",
         "name": "ward",
     }
+
+
+def test_a_run_that_its_budget_stopped_ends_with_its_own_exit_status(tmp_path, monkeypatch, capsys):
+    """Flower calls it completed; the SuperLink's status says how it ended."""
+    runs = [
+        {"name": "first", "status": "stopped-by-budget", "reason": "wards has 0.1 left"},
+        {"name": "second", "status": "finished"},
+    ]
+    monkeypatch.setattr(submitting, "ask", lambda *_: {"runs": runs})
+    address = Address("x:1", tmp_path)
+
+    def submitted(*_, name, **__):
+        return {"status": "finished:completed", **submitting.stopped_by_budget(address, name)}
+
+    monkeypatch.setattr(submitting, "submit", submitted)
+    run = ["deploy", "run", str(tmp_path), "--name"]
+    assert main([*run, "first"]) == ExitStatus.OUT_OF_BUDGET
+    assert "stopped by the budget: wards has 0.1 left" in capsys.readouterr().out
+    assert main([*run, "second"]) == ExitStatus.DONE
+
+
+def test_the_status_of_a_superlink_that_is_down_is_a_failure(federation, free_port, capsys):
+    settings = federation / "superlink" / "deploy.toml"
+    settings.write_text(settings.read_text().replace("19555", str(free_port())))
+    assert main(["deploy", "status", str(federation / "superlink")]) == ExitStatus.FAILED
+    assert "does not answer" in capsys.readouterr().out
 
 
 def test_a_superlink_that_lost_the_run_is_said_with_the_fix(flower):

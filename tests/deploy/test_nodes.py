@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from types import SimpleNamespace
 
 import pytest
+from flwr.app import Message, RecordDict
 from flwr.server.superlink.linkstate import LinkStateFactory
 from flwr.supercore.constant import FLWR_IN_MEMORY_DB_NAME
 from flwr.supercore.object_store import ObjectStoreFactory
 from flwr.superlink.federation import NoOpFederationManager
 
 from fedlens.accountant.noise import TEST_MODE_VARIABLE
+from fedlens.client.app import build_client_app
+from fedlens.client.users.protocol import NodeDataError
 from fedlens.deploy import services
 from fedlens.deploy.bundles import COMPONENTS
 from fedlens.deploy.keys import new_node_key, read_public_key
 from fedlens.deploy.layout import NodeSettings, read_folder
 from fedlens.deploy.metrics import NodeCounts, node_metrics, server_metrics
 from fedlens.deploy.status import run_reports, status_lines
-from fedlens.deploy.superlink import Nodes
+from fedlens.deploy.superlink import Nodes, Service
 from fedlens.deploy.supernode import guard_pull, judge_bundles
+from fedlens.foundation.logs import set_up_logs
+from fedlens.server.federation.names import name_of
+from fedlens.simulations.transports.inprocess import InProcessGrid
 
 
 @pytest.fixture
@@ -49,6 +56,21 @@ def test_a_key_is_admitted_and_shut_out_by_its_file(state, tmp_path):
     (tmp_path / "north.pub").unlink()
     nodes.look(state)
     assert state.get_node_id_by_public_key(key) is None and nodes.seen(state) == []
+
+
+def test_runs_call_nodes_by_the_names_of_their_keys(state, tmp_path, monkeypatch):
+    """Not by a position, which begins at 0 where names begin at 1."""
+    monkeypatch.setenv("FEDLENS_HOME", str(tmp_path))
+    (tmp_path / "nodes").mkdir()
+    identity = None
+    for name in ("node-1", "node-2"):
+        key = key_in(tmp_path / "nodes", name)
+        service = Service(tmp_path)
+        service._look(state)
+        identity = state.get_node_id_by_public_key(key)
+    assert name_of(identity, 1) == "node-2"
+    assert name_of(77, 1) == "node 1"  # of no SuperLink's
+    assert stat.S_IMODE((tmp_path / "node-names.json").stat().st_mode) == 0o600
 
 
 def test_a_file_that_is_no_key_is_named_and_others_are_admitted(state, tmp_path):
@@ -118,14 +140,35 @@ def test_a_superlink_starts_the_installed_fedlens_for_an_operator_and_nothing_el
     assert trusted(asked(evil)) == "started"
 
 
+def test_a_deployed_node_keeps_a_log_of_each_run(tmp_path, monkeypatch):
+    """Of what it answered and why it did not; nothing of an error that may hold data."""
+    monkeypatch.setenv("FEDLENS_RUN_LOGS", str(tmp_path / "logs"))
+    set_up_logs()
+    why = [NodeDataError("no data is named"), ValueError("a record")]
+
+    def opened(context):
+        raise why.pop(0)
+
+    grid = InProcessGrid(build_client_app(opened), 1, {})
+    for _ in range(2):
+        grid.push_messages([Message(RecordDict(), min(grid.get_node_ids()), "query.describe")])
+    (log,) = (tmp_path / "logs").iterdir()
+    assert log.name == f"{grid.run.run_id:x}.log" and stat.S_IMODE(log.stat().st_mode) == 0o600
+    known, unknown = log.read_text().splitlines()
+    assert "cannot take part: no data is named" in known
+    assert "stays on this node" in unknown and "a record" not in unknown
+
+
 def test_names_that_are_written_down_twice_agree():
     import flwr
 
-    from fedlens.client.contract import PREFIX
-    from fedlens.client.node.store import CONTRACT
+    from fedlens.client.app import RUN_LOGS
+    from fedlens.client.contract import CONTRACT, PREFIX
     from fedlens.deploy import layout
+    from fedlens.server.federation.names import NAMES
 
     assert (CONTRACT, PREFIX, flwr.__version__) == (layout.CONTRACT, layout.OWN_DATA, layout.FLOWER)
+    assert (NAMES, RUN_LOGS) == (layout.NODE_NAMES, services.RUN_LOGS)
 
 
 @pytest.mark.parametrize("which", ["superlink", "nodes/north"])

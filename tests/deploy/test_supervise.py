@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
+import signal
 import sys
 import threading
 import time
@@ -94,3 +97,31 @@ def test_a_place_that_another_made_is_not_used(tmp_path):
     with pytest.raises(DeployError, match="another user"), ephemeral_folder(tmp_path, "state"):
         pass
     assert elsewhere.exists()
+
+
+WORDS = """
+import json, sys, time
+print("\033[91mERROR \033[0m:     Flower says", flush=True)
+print(json.dumps({"time": "t", "level": "info", "logger": "ours", "message": "ours"}), flush=True)
+sys.stderr.write("Traceback\\n")
+sys.stderr.flush()
+sys.exit(2)
+"""
+
+
+@pytest.mark.parametrize("kind", ["json", ""])
+def test_every_line_of_every_program_has_a_time_and_a_form(capfd, monkeypatch, kind):
+    monkeypatch.setenv("FEDLENS_LOG", kind)
+    program = Program("node", [sys.executable, "-c", WORDS], os.environ)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    assert Supervisor([program]).run() == 2
+    lines = capfd.readouterr().err.splitlines()
+    assert len(lines) == 3
+    if kind:
+        flower, ours, trace = (json.loads(line) for line in lines)
+        assert (flower["level"], flower["logger"]) == ("error", "node")
+        assert flower["message"] == "ERROR :     Flower says" and flower["time"].endswith("+00:00")
+        assert (ours["time"], ours["logger"]) == ("t", "ours") and trace["message"] == "Traceback"
+    else:
+        stamp = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00 node: "
+        assert all(re.match(stamp, line) for line in lines)

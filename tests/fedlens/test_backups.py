@@ -81,6 +81,20 @@ def test_one_from_before_its_first_round_goes_on_only_when_told_too(tiny, tmp_pa
         fedlens.resume(back.path, student=False)
 
 
+def test_who_was_signed_in_is_signed_out_in_what_comes_back(tiny_run, tmp_path, capsys):
+    """Else an old backup opens a session that was ended since."""
+    archive = tmp_path / "a.tar"
+    with open_store(tiny_run.store) as store:
+        ann = store.add_account("ann", "annotator", "correct horse", actor="test")
+        session = store.sign_in(ann, 3600)
+    assert main(["backup", str(tiny_run.path), "--out", str(archive)]) == 0
+    assert main(["restore", str(archive), "--out", str(tmp_path / "back")]) == 0
+    assert "all signed out" in capsys.readouterr().out
+    with open_store(fedlens.open_run(tmp_path / "back").store) as store:
+        assert store.signed_in(session) is None
+        assert [one.name for one in store.accounts()] == ["ann"]
+
+
 def test_the_command_does_both(tiny_run, tmp_path, capsys):
     archive, back = tmp_path / "a.tar", tmp_path / "back"
     assert main(["backup", str(tiny_run.path), "--out", str(archive)]) == 0

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
+import logging.handlers
 import subprocess
 import sys
 
 import pytest
 
 from fedlens.foundation.code_digest import NODE_PACKAGES, CodeError, code_sha256
+from fedlens.foundation.errors import WrongUse
 from fedlens.foundation.logs import FORMAT_VARIABLE, set_up_logs
 
 
@@ -33,6 +35,20 @@ def test_text_is_the_default_and_other_packages_are_left_alone(monkeypatch, caps
     logging.getLogger("fedlens.client.app").info("hello")
     logging.getLogger("elsewhere").info("not ours")
     assert capsys.readouterr().err == "INFO fedlens.client.app: hello\n"
+
+
+def test_an_operators_mistake_has_no_trace_in_flowers_line():
+    """As Flower logs it where an app raises it; what is a bug keeps its trace."""
+    set_up_logs()
+    flower, found = logging.getLogger("flwr"), logging.handlers.BufferingHandler(10)
+    flower.addHandler(found)
+    try:
+        for error in (WrongUse("x"), ValueError("y")):
+            flower.error("%s raised an exception", "ServerApp", exc_info=error)
+    finally:
+        flower.removeHandler(found)
+    ours, bug = found.buffer
+    assert not ours.exc_info and bug.exc_info
 
 
 def test_the_codes_hash_is_of_every_file_and_name(tmp_path, monkeypatch):

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from numpy.lib.format import open_memmap
 
-from fedlens.client.contract import FederationContract
-from fedlens.client.node.store import CONTRACT, LAYOUT, STORE, NodeStoreFacts
+from fedlens.client.contract import CONTRACT, FederationContract
+from fedlens.client.node.store import LAYOUT, STORE, NodeStoreFacts
 
 MEGABYTES = 100
 CLASSES = ("a", "b", "c")

@@ -100,6 +100,49 @@ def run_town(tmp_path, monkeypatch):
     return run
 
 
+def test_a_run_says_for_whom_it_waits_by_their_names(config, run_town, tmp_path, monkeypatch):
+    """In its log, in its status, and where it gives up."""
+    home = tmp_path / "superlink"
+    home.mkdir()
+    monkeypatch.setenv("FEDLENS_HOME", str(home))
+    names = {FIRST_NODE_ID + number: f"node-{number + 1}" for number in range(NODES)}
+    (home / "node-names.json").write_text(json.dumps(names))
+    status, said = tmp_path / "run" / "status.json", []
+
+    def away(number):
+        if number != 3 or len(said) > 2:
+            return set()
+        said.append(json.loads(status.read_text()))
+        return {1}
+
+    few = config(membership__least_users=0.9, membership__patience=60.0)
+    assert run_town(few, Town(few, away)).rounds == 4
+    assert said[0]["status"] == "running"
+    assert said[-1]["status"] == "waiting" and "(node-2 is offline)" in said[-1]["reason"]
+    last = json.loads(status.read_text())
+    assert (last["status"], last["reason"]) == ("finished", None)
+    few = few.updated({"membership.patience": 0.0})
+    with pytest.raises(QuorumMissing, match=r"start the others.*\(node-2 is offline\)"):
+        run_town(few, Town(few, lambda number: {1} if number == 3 else set()), "other")
+
+
+def test_a_node_that_fails_while_it_is_online_is_named(config, tmp_path, monkeypatch):
+    """And nobody is told to start what runs."""
+    monkeypatch.setenv("FEDLENS_HOME", str(tmp_path))
+    (tmp_path / "node-names.json").write_text(json.dumps({FIRST_NODE_ID + 1: "node-2"}))
+
+    def broken(number, users):
+        if users.partition == 1:
+            raise ValueError("a record")
+        return users
+
+    whole = config(membership__least_users=1.0)
+    with pytest.raises(EnrolmentError) as raised:
+        enrol(Town(whole, moved=broken), whole)
+    assert "node-2 failed or silent though online" in str(raised.value)
+    assert "start the" not in str(raised.value) and "a record" not in str(raised.value)
+
+
 def presence_of(outcome):
     with open_store(outcome.store) as store:
         return store.presence(outcome.run_id)

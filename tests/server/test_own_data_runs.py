@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
+from flwr.app import Context, RecordDict
 
 from fedlens.client.app import build_client_app
 from fedlens.client.contract import FederationContract
@@ -13,9 +16,11 @@ from fedlens.client.preparing.intake import Preparation
 from fedlens.client.preparing.prepare import prepare
 from fedlens.client.users.protocol import DataOrigin
 from fedlens.data.formats.formats import open_source
+from fedlens.server.app import main as app_main
 from fedlens.server.config.section import ConfigError
 from fedlens.server.federation.contract_check import EnrolmentError, check_run
-from fedlens.server.run.directory import RunDirectory
+from fedlens.server.generation.generator import GeneratorTrainer
+from fedlens.server.run.directory import RunDirectory, RunDirectoryError
 from fedlens.server.training import train
 from fedlens.simulations.federation.apps import open_simulated_users
 from fedlens.simulations.transports.inprocess import InProcessGrid
@@ -45,6 +50,10 @@ def stores(folder, *agreed):
         prepare(open_source(path), Preparation(one, b"k" * 32), folder / f"store-{number}")
         found.append(folder / f"store-{number}")
     return found
+
+
+def raise_interrupt(*_, **__):
+    raise KeyboardInterrupt
 
 
 @pytest.fixture
@@ -82,6 +91,38 @@ def test_a_run_is_stored_under_the_federations_name(run_stores, tmp_path):
     outcome, row = run_stores(stores(tmp_path, agreed, agreed), data__name=named(tmp_path, agreed))
     assert outcome.rounds == 3
     assert row.data_name == "federation:ward-7"
+
+
+def test_a_run_by_the_folders_own_contract_goes_on_where_the_folder_is_moved(
+    tmp_path, small_config, monkeypatch, few_images_for_the_frame
+):
+    """No path of the machine is in the configuration that the run must keep."""
+    agreed, place = contract(), tmp_path / "superlink"
+    paths = stores(tmp_path, agreed, agreed)
+    config = small_config(data__users=2 * USERS, data__name="federation")
+
+    def opened(context):
+        number = int(context.node_config["partition-id"])
+        return open_store(paths[number]).users(number)
+
+    def carry_on(folder, only_copy=False):
+        monkeypatch.setenv("FEDLENS_HOME", str(folder))
+        context = Context(1, 1, {}, RecordDict(), {**config.flat(), "run.name": "mig"})
+        context.run_config["run.only_copy"] = only_copy
+        app_main(InProcessGrid(build_client_app(opened), 2, config.flat()), context)
+
+    place.mkdir()
+    (place / "federation.toml").write_text(agreed.to_toml())
+    with monkeypatch.context() as patch:
+        patch.setattr(GeneratorTrainer, "train", raise_interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            carry_on(place)
+    moved = place.rename(tmp_path / "moved")
+    with pytest.raises(RunDirectoryError, match="only one"):
+        carry_on(moved)
+    carry_on(moved, only_copy=True)
+    state = json.loads((moved / "runs" / "mig" / "status.json").read_text())
+    assert (state["status"], state["round"]) == ("finished", 3)
 
 
 @pytest.mark.law("7: every sample names its origin")

@@ -7,14 +7,25 @@ import os
 import random
 import signal
 import time
+from datetime import UTC, date, datetime
 
 import pytest
 from power_cuts import interrupted
 
+from fedlens.accountant.ledger import ledger
 from fedlens.accountant.ledger.ledger import Ledger, LedgerError
 from fedlens.server.generation.generator import GeneratorTrainer
 from fedlens.server.run.directory import RunDirectory, RunDirectoryError
 from fedlens.store import open_store
+
+
+def test_a_ledger_whose_entries_say_times_goes_on(run_small, small_config, monkeypatch):
+    """As the first versions wrote them."""
+    with monkeypatch.context() as patch:
+        patch.setattr(ledger, "today", lambda: datetime(2026, 1, 31, 9, 25, 50, tzinfo=UTC))
+        outcome = run_small(small_config())
+    with open_store(outcome.store) as store:
+        assert store.ledger(outcome.run_id)[0].created_at == date(2026, 1, 31)
 
 
 @pytest.mark.law("crashes: a killed run goes on")

@@ -17,7 +17,7 @@ from fedlens.server.generation.generator import GeneratorTrainer
 from fedlens.server.ledger.run_ledger import RoundCharge, RunLedger
 from fedlens.server.round.step import PrivateStep
 from fedlens.server.run.directory import RunDirectory, RunDirectoryError
-from fedlens.server.run.place import bind
+from fedlens.server.run.place import bind, check_place
 from fedlens.store import open_store
 
 COPY = "two folders must not draw noise"
@@ -123,6 +123,26 @@ def test_the_command_says_how_to_go_on_and_does(begun, tmp_path, capsys):
     assert entries(moved) == 3
     assert main(["resume", str(moved), "--only-copy", "--no-student"]) == 0
     assert entries(moved) == 5
+
+
+def test_a_deployed_run_is_never_told_to_go_on_by_resume(begun, tmp_path, capsys):
+    """Not where it lies among a SuperLink's runs, and not where a backup of it was restored."""
+    _, folder = begun()
+    said = RunDirectory(folder).resume_words(only_copy=True)
+    assert said == f"`fedlens resume {folder} --only-copy`"
+    (tmp_path / "superlink" / "runs").mkdir(parents=True)
+    (tmp_path / "superlink" / "deploy.toml").touch()
+    deployed = folder.rename(tmp_path / "superlink" / "runs" / "mig")
+    assert main(["resume", str(deployed), "--only-copy"]) == 1
+    assert "`fedlens deploy run OPERATOR` with --name mig goes on" in capsys.readouterr().err
+    run = RunDirectory.open(deployed)
+    with open_store(run.default_store) as store, pytest.raises(RunDirectoryError) as refused_copy:
+        check_place(run, store)
+    assert "fedlens deploy run OPERATOR` with --name mig --only-copy" in str(refused_copy.value)
+    assert main(["backup", str(deployed), "--out", str(tmp_path / "mig.tar")]) == 0
+    place = tmp_path / "superlink" / "runs" / "back"
+    assert main(["restore", str(tmp_path / "mig.tar"), "--out", str(place)]) == 0
+    assert "deploy run OPERATOR` with --name back --only-copy" in capsys.readouterr().out
 
 
 @pytest.mark.law("2: a copy draws no noise")

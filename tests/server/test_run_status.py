@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import stat
 
 import pytest
@@ -86,6 +87,13 @@ def test_a_run_that_no_node_answers_says_so_by_the_app(small_config, tmp_path, m
         main(InProcessGrid(app, 2, config.flat()), context)
     said = json.loads((tmp_path / "runs" / "mine" / "status.json").read_text())
     assert said["status"] == "failed" and "node" in said["reason"]
+    log = tmp_path / "runs" / "mine" / "run.log"
+    first, *_, last = log.read_text().splitlines()
+    assert "Flower's run 7 carries out mine" in first
+    assert f"the run is failed: {said['reason']}" in last
+    assert re.match(r"\d{4}-\d\d-\d\d (INFO|WARNING|ERROR) fedlens", last)  # a day and no time
+    status = log.stat()
+    assert status.st_mtime % 86_400 == 0 and stat.S_IMODE(status.st_mode) == 0o600
 
 
 @pytest.mark.parametrize("name", ["../up", "a/b", ".hidden", ""])

@@ -13,10 +13,12 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from PIL import Image
 
+from fedlens import cli
 from fedlens.cli import VERBS, build_parser, main
 
 FAST = """
@@ -372,3 +374,9 @@ def test_every_verb_that_computes_can_answer_in_json():
             continue
         flags = {flag for action in parser._actions for flag in action.option_strings}
         assert ("--json" in flags) != (words in SILENT), words
+
+
+def test_a_system_that_is_not_posix_is_refused_in_one_line(monkeypatch, capsys):
+    monkeypatch.setattr(cli, "os", SimpleNamespace(name="nt"))
+    assert main(["budget", "--help"]) == 2
+    assert "POSIX" in capsys.readouterr().err

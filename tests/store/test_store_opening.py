@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import sqlite3
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -254,3 +255,17 @@ def test_the_store_loads_no_training_framework() -> None:
     code = "import fedlens.store, sys; print(*({'torch', 'flwr', 'streamlit'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
+
+
+def test_a_new_store_is_for_its_owner_alone(tmp_path: Path) -> None:
+    """Hashes of passwords are in it, and in what SQLite keeps beside it while it is open."""
+    path = tmp_path / "store.db"
+    before = os.umask(0o022)
+    try:
+        with open_store(str(path), create=True) as store:
+            store.add_account("ann", "annotator", "correct horse", actor="test")
+            made = sorted(tmp_path.iterdir())
+            assert path in made
+            assert {stat.S_IMODE(one.stat().st_mode) for one in made} == {0o600}
+    finally:
+        os.umask(before)
