@@ -41,9 +41,13 @@ LEAST_HONEST = {"server": 2, "distributed": 1}
 def advertise(content: RecordDict, context: Context, policy: NodePolicy) -> RecordDict:
     """Step 1: fresh keys for a sum whose terms the node's policy allows.
 
+    A node with a long-term key has one seat in a sum, whichever of Flower's runs asks: each run has a
+    context of its own, so the seat is marked on the disk.
+
     Raises:
         RequestRefused: they presume fewer colluding nodes than the policy does.
         SecureSumError: terms that protect nothing, or an identity that cannot be read.
+        TakenBefore: the node has a seat in this sum.
     """
     terms, index = wire.read_keys_request(content)
     if terms.colluding < policy.least_colluding:
@@ -54,6 +58,7 @@ def advertise(content: RecordDict, context: Context, policy: NodePolicy) -> Reco
     identity = _own(policy) or Identity.new()
     if not is_simulated(context):
         forget_old_marks()
+        take_once(identity.secret + terms.session, "seat")
     party = SumParty.new(terms, index, identity)
     advert = party.advertise()
     context.state[_SIGNER] = ConfigRecord({} if policy.identity else {"key": identity.secret})

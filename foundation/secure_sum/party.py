@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -64,14 +64,21 @@ class SumParty:
     def advertise(self) -> Advert:
         """Step 1: the public halves of this sum's keys, signed."""
         self._step_on("advertised")
-        advert = Advert(
+        return Advert.signed(self.terms, self.identity, self._own_advert())
+
+    def _own_advert(self) -> Advert:
+        """What this party tells of itself, number and long-term key too, without a signature.
+
+        A party takes part under nothing else: were its keys signed by another's long-term key, it
+        could be given that one's number beside its own, and its values would be summed twice.
+        """
+        return Advert(
             self.index,
             public_of(self.channel),
             public_of(self.mask),
             hashlib.sha256(self.seed).digest(),
             self.identity.public,
         )
-        return Advert.signed(self.terms, self.identity, advert)
 
     def share(self, adverts: Iterable[Advert], roster: KeyRoster | None) -> dict[int, bytes]:
         """Step 2: shares of both secrets for every other party, sealed for it alone.
@@ -106,10 +113,7 @@ class SumParty:
         if len(adverts) < self.terms.least:
             raise SecureSumError(f"{len(adverts)} parties: at least {self.terms.least} are needed")
         own = self.adverts.get(self.index)
-        if own is None or (own.channel, own.mask) != (
-            public_of(self.channel),
-            public_of(self.mask),
-        ):
+        if own is None or replace(own, signature=b"") != self._own_advert():
             raise SecureSumError("this party's own keys are missing or were exchanged")
         for advert in adverts:
             if roster is not None and not roster.knows(advert.identity):

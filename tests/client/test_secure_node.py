@@ -279,6 +279,49 @@ def test_a_server_in_the_middle_gets_no_shares(users, make_request, tmp_path):
     assert failed(run, 1, wire.SHARES, request)
 
 
+def two_seats(run: Round, other: Round, lent: Identity | None) -> RecordDict:
+    """Node 1 has seats 1 and 2, each in a context of its own; node 2 lends its long-term key.
+
+    Returns:
+        The request for shares that the second seat gets, over keys which all who see them accept.
+    """
+    first, third = (
+        wire.read_advert(run.ask(index, wire.KEYS, wire.keys_request(run.terms, index)))
+        for index in (1, 3)
+    )
+    second = wire.read_advert(other.ask(1, wire.KEYS, wire.keys_request(run.terms, 2)))
+    if lent is not None:
+        second = Advert.signed(run.terms, lent, replace(second, identity=lent.public))
+    return wire.shares_request(run.terms.session, [first, second, third])
+
+
+@pytest.mark.parametrize("lends", [True, False], ids=["a colluding node lends its key", "alone"])
+@pytest.mark.law("secure sums: a node is in a sum once")
+def test_a_server_and_a_colluding_node_give_no_node_two_seats(users, make_request, tmp_path, lends):
+    """Its users would count twice under one sum's noise. Flower keeps a state for each run."""
+    own = key_files(tmp_path)
+    run, other = (Round(users, make_request(0), "distributed", own) for _ in range(2))
+    lent = Identity.load(tmp_path / "key2") if lends else None
+    request = two_seats(run, other, lent)
+    gave = [not failed(run, 1, wire.SHARES, request), not failed(other, 1, wire.SHARES, request)]
+    assert gave == [lends, False]  # the first seat is the node's own, and the second nobody's
+
+
+def test_a_deployed_node_takes_one_seat_in_a_sum_whichever_run_asks(
+    users, make_request, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    own = {index: {**named, "data": "/own"} for index, named in key_files(tmp_path).items()}
+    run, other = (Round(users, make_request(0), own=own) for _ in range(2))
+    for one in (run, other):
+        describe(one.grid, one.nodes.values(), 60)
+    run.keys()  # three nodes of one machine, each under its own key
+    for index in (1, 2):
+        assert failed(other, 1, wire.KEYS, wire.keys_request(run.terms, index))
+    later = replace(run.terms, session=b"f" * 16)
+    assert not failed(other, 1, wire.KEYS, wire.keys_request(later, 2))
+
+
 # The node's own floor
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+from collections import Counter
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -251,6 +254,38 @@ def test_own_keys_that_were_exchanged_are_noticed():
     again = SumParty.new(run.terms, 1, run.identities[1]).advertise()
     with pytest.raises(SecureSumError, match="own keys"):
         run.parties[1].share({**run.collector.adverts, 1: again}.values(), run.roster)
+
+
+@pytest.mark.law("secure sums: a node is in a sum once")
+def test_no_list_of_keys_is_accepted_from_two_seats_of_one_node():
+    """Every list that a server and a colluding party can put together of three parties' keys.
+
+    Node h was given seats 1 and 2; o is honest; c signs whatever keys it saw, for any seat.
+    """
+    terms = terms_of(parties=4, least=3, colluding=1)
+    h, o, c = Identity.new(), Identity.new(), Identity.new()
+    parties = {1: (SumParty.new(terms, 1, h), h), 2: (SumParty.new(terms, 2, h), h)}
+    parties |= {3: (SumParty.new(terms, 3, o), o), 4: (SumParty.new(terms, 4, c), c)}
+    seen = {index: party.advertise() for index, (party, _) in parties.items()}
+    lent = [
+        Advert.signed(terms, c, replace(advert, index=index, identity=c.public))
+        for advert in seen.values()
+        for index in parties
+    ]
+    moved = [replace(advert, index=index) for advert in seen.values() for index in parties]
+    choices = {i: [None, *(a for a in {*lent, *moved} if a.index == i)] for i in parties}
+    roster, accepted = KeyRoster(frozenset({h.public, o.public, c.public})), Counter()
+    for chosen in itertools.product(*choices.values()):
+        adverts = [advert for advert in chosen if advert is not None]
+        takers = set()
+        for index in (1, 2, 3):
+            party, identity = parties[index]
+            with suppress(SecureSumError):
+                SumParty.restored(party.kept(), identity).share(adverts, roster)
+                takers.add(index)
+        assert not takers >= {1, 2}
+        accepted.update(takers)
+    assert all(accepted[index] for index in (1, 2, 3))  # what is honest among them is accepted
 
 
 def test_a_key_of_low_order_is_left_out_by_the_server_and_refused_by_parties():
