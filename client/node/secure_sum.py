@@ -41,8 +41,8 @@ LEAST_HONEST = {"server": 2, "distributed": 1}
 def advertise(content: RecordDict, context: Context, policy: NodePolicy) -> RecordDict:
     """Step 1: fresh keys for a sum whose terms the node's policy allows.
 
-    A node with a long-term key has one seat in a sum, whichever of Flower's runs asks: each run has a
-    context of its own, so the seat is marked on the disk.
+    A node with a long-term key has one seat in a sum, whichever of Flower's runs asks: each run has
+    a context of its own, so the seat is marked on the disk.
 
     Raises:
         RequestRefused: they presume fewer colluding nodes than the policy does.
