@@ -23,6 +23,7 @@ from fedlens.server.federation import membership
 from fedlens.server.federation.contract_check import EnrolmentError
 from fedlens.server.federation.enrolment import enrol
 from fedlens.server.federation.membership import QuorumMissing
+from fedlens.server.federation.roster import share_places
 from fedlens.server.ledger.plan import ENROLLED
 from fedlens.server.ledger.population import population_folder, registry_url
 from fedlens.server.ledger.run_ledger import account_of
@@ -367,6 +368,20 @@ def test_a_hostile_node_keeps_no_run_from_starting_or_going_on(
     else:
         assert f"node {place} is turned away" in caplog.text
     assert {tuple(row.answered) for row in rows} == {tuple(sorted(expected))}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "held", "given"),
+    [
+        ((13, 10**6, 13, 13), (0, 0, 0, 0), [13, 13, 13, 13]),  # whatever one claims
+        ((13, 10**6, 0, 13), (0, 0, 0, 0), [13, 26, 0, 13]),
+        ((20, 10**6, 13, 13), (13, 13, 13, 13), [13, 13, 13, 13]),  # who has a place keeps it
+        ((13, 10**6, 13, 13), (0, 39, 13, 0), [0, 39, 13, 0]),
+        ((5, 20, 13, 13), (13, 13, 13, 13), [5, 20, 13, 13]),  # who leaves makes room
+    ],
+)
+def test_what_a_node_claims_takes_no_place_of_others(wanted, held, given):
+    assert share_places(wanted, held, 52) == given
 
 
 # Sums that nodes mask
