@@ -185,11 +185,17 @@ def shared_engine(location: Location) -> Engine:
     with _SHARING:
         key = _key(location)
         engine = _SHARED.get(key)
-        if engine is None:
+        if engine is None or _has_moved(engine, key[2]):
             engine = _SHARED[key] = make_engine(location)
             if location.path is not None:
                 _WATCHES[engine] = _FileWatch(engine, location.path)
         return engine
+
+
+def _has_moved(engine: Engine, number: int) -> bool:
+    """Whether an engine's path leads to its database no more, as after a folder was renamed."""
+    watch = _WATCHES.get(engine)
+    return watch is not None and watch.number() != number
 
 
 def _key(location: Location) -> tuple[str, int, int]:
@@ -228,6 +234,10 @@ class _FileWatch:
         with self._guard:  # it is called before the connection closes, and the log may go with it
             self._open -= 1
             self._seen = self._seen if self._open else None
+
+    def number(self) -> int | None:
+        """The number of the file that lies at the path; None where there is none."""
+        return _number(self._path)
 
     def holds(self) -> bool:
         """Whether what was just committed lies at the path."""

@@ -269,3 +269,14 @@ def test_a_new_store_is_for_its_owner_alone(tmp_path: Path) -> None:
             assert {stat.S_IMODE(one.stat().st_mode) for one in made} == {0o600}
     finally:
         os.umask(before)
+
+
+def test_a_store_that_was_moved_while_it_was_closed_is_opened_where_it_is(tmp_path: Path) -> None:
+    """Though something still remembers the store of its old path."""
+    (tmp_path / "old").mkdir()
+    with open_store(str(tmp_path / "old" / "store.db"), create=True) as before:
+        before.add_account("ann", "annotator", "correct horse", actor="test")
+    (tmp_path / "old").rename(tmp_path / "new")
+    with open_store(str(tmp_path / "new" / "store.db")) as after:
+        assert [account.name for account in after.accounts()] == ["ann"]
+    assert before.place != after.place
