@@ -9,6 +9,8 @@ from pathlib import Path
 from sphinx.application import Sphinx
 from sphinx.util import logging as sphinx_logging
 
+import fedlens
+
 sys.path.insert(0, str(Path(__file__).parent))
 import checks
 
@@ -27,9 +29,7 @@ myst_heading_anchors = 4
 myst_enable_extensions = ["colon_fence"]
 nitpicky = True
 # Only the public API has pages, not the floors; names of other packages lead nowhere offline.
-FLOORS = sorted(
-    one.name for one in (Path(__file__).parents[1] / "fedlens").iterdir() if one.is_symlink()
-)
+FLOORS = sorted(one.name for one in Path(fedlens.__file__).parent.iterdir() if one.is_symlink())
 nitpick_ignore_regex = [
     ("py:.*", r"(?!fedlens\.).*"),
     ("py:.*", rf"fedlens\.({'|'.join(FLOORS)})\..*"),
