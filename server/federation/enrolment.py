@@ -23,7 +23,7 @@ from fedlens.server.federation.contract_check import (
     misfit,
 )
 from fedlens.server.federation.exchange import exchange, wait_for_nodes
-from fedlens.server.federation.names import name_of, names_of
+from fedlens.server.federation.names import keep_places, name_of, names_of, owner_of
 from fedlens.server.federation.roster import Roster, share_places
 
 logger = logging.getLogger(__name__)
@@ -128,6 +128,7 @@ def enrol(
     roster = roster_of(fit(taken, config, revoked[0]), revoked[0])
     if lacking := lacks(roster, config, ENOUGH if len(nodes) >= config.data.nodes else START):
         raise EnrolmentError(_without(lacking, away, failed))
+    keep_places({node.node_id: node.partition for node in taken})
     name = data_name([node.told for node in taken], config)
     filter_ = config.privatizer
     return Federation(
@@ -151,9 +152,18 @@ def _objections(
     away = {}
     for node in described:
         why = "it was revoked" if node.partition in revoked else objection(node)
+        why = why or place_of_another(node)
         if why is not None:
             away[node] = why
     return away | claimed_twice(node for node in described if node not in away)
+
+
+def place_of_another(node: EnrolledNode) -> str | None:
+    """Why a node takes no part that claims the position of another key; None where it is free."""
+    owner = owner_of(node.partition, node.node_id)
+    if not owner:
+        return None
+    return f"its partition-id is that of {owner}: give it one of its own"
 
 
 def claimed_twice(nodes: Iterable[EnrolledNode]) -> dict[EnrolledNode, str]:

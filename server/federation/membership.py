@@ -27,6 +27,7 @@ from fedlens.server.federation.enrolment import (
     doubles,
     fit,
     lacks,
+    place_of_another,
     roster_of,
 )
 from fedlens.server.federation.roster import Roster
@@ -251,6 +252,8 @@ class Membership:
             return why
         if before is not None and before.node_id != node.node_id:
             return "another node that is online has its partition-id"
+        if why := place_of_another(node):
+            return why
         if len(others) >= (nodes := self.config.data.nodes):
             return f"data.nodes = {nodes} is a bound, and as many are there"
         return misfit(node.told, self.federation.schema, self.config)

@@ -370,6 +370,42 @@ def test_a_hostile_node_keeps_no_run_from_starting_or_going_on(
     assert {tuple(row.answered) for row in rows} == {tuple(sorted(expected))}
 
 
+def test_a_position_belongs_to_the_key_that_had_it(config, run_town, tmp_path, monkeypatch, caplog):
+    """A SuperLink knows its nodes' keys: a liar costs nobody a part but in the very first run."""
+    monkeypatch.setenv("FEDLENS_HOME", str(tmp_path))
+    names = {FIRST_NODE_ID + number: f"node-{number + 1}" for number in range(4)}
+    (tmp_path / "node-names.json").write_text(json.dumps(names))
+    made = config(
+        data__nodes=4, data__users=52, membership__least_users=0.5, tasks__critic__rounds=1
+    )
+    claims: dict[int, int] = {}
+
+    def lying(message, context):
+        reply = honest(message, context)
+        claim = claims.get(context.node_config["partition-id"])
+        if claim is not None and message.metadata.message_type == DESCRIBE:
+            told = Description.from_record(reply.content)
+            reply.content = told.model_copy(update={"partition": claim}).to_record()
+        return reply
+
+    def answered(name: str) -> list[int]:
+        nonlocal honest
+        town = Town(made)
+        honest, town._app = town._app, lying
+        (row,) = presence_of(run_town(made, town, name)).rows
+        return list(row.answered)
+
+    honest = None
+    assert answered("first") == [0, 1, 2, 3]
+    claims[3] = 1
+    assert answered("lied") == [0, 1, 2]
+    assert "node-4 is turned away: its partition-id is that of node-2" in caplog.text
+    del names[FIRST_NODE_ID + 1]  # who is shut out has no position any more
+    (tmp_path / "node-names.json").write_text(json.dumps(names))
+    claims[1] = 7
+    assert answered("freed") == [0, 1, 2, 7]
+
+
 @pytest.mark.parametrize(
     ("wanted", "held", "given"),
     [
