@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import random
 from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
@@ -31,6 +32,7 @@ from fedlens.foundation.secure_sum import (
 )
 from fedlens.foundation.secure_sum.adverts import agreement, view_of
 from fedlens.foundation.secure_sum.words import add_mask
+from harness.secure_adversary import Adversary, every_lie
 
 
 def terms_of(parties=5, least=4, colluding=1, threshold=0, size=12, bits=40, **more) -> SumTerms:
@@ -286,6 +288,23 @@ def test_no_list_of_keys_is_accepted_from_two_seats_of_one_node():
         assert not takers >= {1, 2}
         accepted.update(takers)
     assert all(accepted[index] for index in (1, 2, 3))  # what is honest among them is accepted
+
+
+@pytest.mark.law("secure sums: a dishonest server opens nothing")
+def test_no_lie_of_a_server_and_a_colluding_party_unmasks_anyone():
+    adversary = Adversary()
+    truth, *lies = every_lie()
+    told = adversary.tell(truth)
+    assert told.ended["revealed"] == 3 and told.agreed == 1 and not told.breached
+    for lie in random.Random(5).sample(lies, 500):
+        assert not adversary.tell(lie).breached, lie
+
+
+def test_the_adversary_unmasks_who_takes_terms_that_protect_nothing(monkeypatch):
+    """Without the check of the threshold, two lists of survivors are enough."""
+    monkeypatch.setattr(SumTerms, "__post_init__", lambda terms: None)
+    adversary = Adversary(threshold=2)
+    assert any(adversary.tell(lie).unmasked for lie in random.Random(5).sample([*every_lie()], 500))
 
 
 def test_a_key_of_low_order_is_left_out_by_the_server_and_refused_by_parties():
