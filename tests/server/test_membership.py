@@ -383,6 +383,7 @@ def test_a_hostile_node_keeps_no_run_from_starting_or_going_on(
     else:
         assert f"node {place} is turned away" in caplog.text
     assert {tuple(row.answered) for row in rows} == {tuple(sorted(expected))}
+    assert {row.users for row in rows} == {13 * len(expected)}, "with all their users"
 
 
 def test_a_node_that_claims_another_position_later_does_not_count_at_both(config, run_town):
