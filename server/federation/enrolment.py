@@ -218,17 +218,19 @@ def fit(
         revoked: numbers of users, who need no place.
         held: how many users of a node have a place already, by the node's position.
     """
-    ordered = sorted(nodes, key=lambda node: node.partition)
+    ordered = tuple(sorted(nodes, key=lambda node: node.partition))
     roster, most = roster_of(ordered, revoked), most_users(config)
     active = roster.active_each
     has = [(held or {}).get(node.partition, 0) for node in ordered]
     places = share_places([min(users, most) for users in active], has, config.data.users)
-    return tuple(
+    fitted = tuple(
         node if users == given else _first_users(node, given, left_out)
         for node, users, given, left_out in zip(
             ordered, active, places, roster.left_out, strict=True
         )
     )
+    # whom a node has no place for counts on the next that names the same person, and needs one
+    return ordered if fitted == ordered else fit(fitted, config, revoked, held)
 
 
 def _first_users(node: EnrolledNode, places: int, left_out: Collection[int]) -> EnrolledNode:

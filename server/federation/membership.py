@@ -227,7 +227,8 @@ class Membership:
             self._admit(node, twice.get(node))
 
     def _admit(self, node: EnrolledNode, why: str | None) -> None:
-        """Let a node take part, if it fits and there is nothing against it."""
+        """Let a node take part, if it fits and there is nothing against it; at one position."""
+        self._leave_other_positions(node)
         others = {p: other for p, other in self._there.items() if p != node.partition}
         before = self._there.get(node.partition)
         if before == node:
@@ -242,6 +243,12 @@ class Membership:
         self._retries.pop(node.node_id, None)
         self._there = {**others, node.partition: node}
         self._gone.pop(node.partition, None)
+
+    def _leave_other_positions(self, node: EnrolledNode) -> None:
+        there = self._there.items()
+        for position in [p for p, one in there if one.node_id == node.node_id]:
+            if position != node.partition:
+                self._lose(position, f"says that its partition-id is {node.partition} now")
 
     def _objection(
         self, node: EnrolledNode, before: EnrolledNode | None, others: dict[int, EnrolledNode]

@@ -6,7 +6,7 @@ from itertools import count
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
 from fedlens.client.app import build_client_app
@@ -125,6 +125,8 @@ def changes(place: int) -> st.SearchStrategy[dict[int, int]]:
     return st.dictionaries(people, st.integers(0, 3), min_size=1, max_size=USERS + 2)
 
 
+JOINS = [[{1: 1}, {102: 1, 104: 3, 105: 1, 106: 2}, {201: 1}]] * ROUNDS, [0, 2, 2, 0]
+"""The one user joins in the middle of a list of which all others stay, and leaves again."""
 worlds = st.lists(
     st.tuples(*map(changes, range(NODES))).map(list), min_size=ROUNDS, max_size=ROUNDS
 )
@@ -134,7 +136,17 @@ worlds = st.lists(
     ("every", "enrolled", "late"),
     [(1, True, False), (1, False, False), (1, False, True), (10, False, False)],
 )
-@settings(max_examples=3, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=3,
+    phases=[
+        Phase.explicit,
+        Phase.generate,
+    ],  # each example is two runs: to shrink one would take minutes
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=list(HealthCheck),
+)
+@example(*JOINS)
 @given(worlds, st.lists(st.integers(0, 3), min_size=ROUNDS, max_size=ROUNDS))
 @pytest.mark.law("1: one user moves a sum by at most the clip")
 def test_whoever_comes_or_goes_a_user_moves_each_sum_by_the_clip_at_most(

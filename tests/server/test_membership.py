@@ -286,6 +286,22 @@ def test_who_joins_above_the_bound_waits_and_costs_nobody_a_place(config, run_to
     assert "node 0 says that it has 13 users" in caplog.text
 
 
+@pytest.mark.law("1: a person counts once")
+def test_people_for_whom_a_first_node_has_no_place_take_none_beyond_the_bound_at_another(
+    config, run_town, clinic, key
+):
+    """Node 1 names the last of node 0's users too, who lose their places there."""
+
+    town = registered(config, data__users=26, data__nodes=2)
+
+    def moved(_, users):
+        return replace(users, ids=node_users(town, 0).ids) if users.partition == 1 else users
+
+    made = registered(config, data__users=10, data__nodes=2)
+    outcome = run_town(made, Town(town, moved=moved, **key))
+    assert {row.users for row in presence_of(outcome).rows} == {10}
+
+
 def test_a_node_of_more_users_than_one_may_enrol_takes_part_with_as_many(config, run_town):
     made = config(membership__largest_node=0.26)  # 10 users
     outcome = run_town(made, Town(made))
@@ -368,6 +384,20 @@ def test_a_hostile_node_keeps_no_run_from_starting_or_going_on(
     else:
         assert f"node {place} is turned away" in caplog.text
     assert {tuple(row.answered) for row in rows} == {tuple(sorted(expected))}
+    assert {row.users for row in rows} == {13 * len(expected)}, "with all their users"
+
+
+def test_a_node_that_claims_another_position_later_does_not_count_at_both(config, run_town):
+    """Its users would count twice, and a quorum be there that is not."""
+
+    def moved(number, users):
+        return replace(users, partition=2) if users.partition == 1 and number > 1 else users
+
+    made = config(membership__least_nodes=1.0)
+    town = Town(made, lambda number: {2} if number > 2 else set(), moved)
+    with pytest.raises(QuorumMissing, match="2 of the 3 nodes"):
+        run_town(made, town)
+    assert town.asked == [{0, 1, 2}] * 2
 
 
 def test_a_position_belongs_to_the_key_that_had_it(config, run_town, tmp_path, monkeypatch, caplog):
