@@ -293,7 +293,7 @@ def test_of_two_copies_that_pay_at_the_same_moment_one_alone_releases(begun, tmp
     other = shutil.copytree(folder, tmp_path / "other")
     bind(RunDirectory.open(other))
     event = RunLedger(config, RunDirectory.open(folder), "").entries[0].event
-    processes = multiprocessing.get_context("spawn")
+    processes = multiprocessing.get_context("fork")
     met, paid = processes.Barrier(2), processes.Queue()
     payers = [
         processes.Process(target=_pay_at_once, args=(config, path, event, met, paid))
