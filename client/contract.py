@@ -21,9 +21,9 @@ from fedlens.models.shapes import SIDES, ImageShape
 MOST_CLASSES = 1000
 MOST_BYTES = 2**20
 PREFIX = "federation"
+"""What ``data.name`` is, or begins with where a contract's path follows."""
 CONTRACT = "federation.toml"
 """A contract's file."""
-"""What ``data.name`` begins with where a contract's path follows."""
 
 
 class ContractError(NodeDataError):

@@ -12,7 +12,7 @@ from fedlens.foundation.secure_sum.adverts import Advert, agreement, view_of
 from fedlens.foundation.secure_sum.errors import SecureSumError
 from fedlens.foundation.secure_sum.field import combined, weights_at_zero
 from fedlens.foundation.secure_sum.identities import signed_by
-from fedlens.foundation.secure_sum.pairs import KEY_BYTES, pair_keys, public_of, usable
+from fedlens.foundation.secure_sum.pairs import KEY_BYTES, mask_keys, public_of, usable
 from fedlens.foundation.secure_sum.party import Reveal
 from fedlens.foundation.secure_sum.terms import SumTerms
 from fedlens.foundation.secure_sum.words import Words, add_mask, unpacked
@@ -173,7 +173,8 @@ class SumCollector:
     def _take_pairs_out(self, total: Words, gone: int, secret: bytes) -> None:
         """Take the masks out that survivors put in for pairs with a party that is gone."""
         others = {party: self.adverts[party].mask for party in self.survivors}
-        for party, key in pair_keys(secret, gone, others, self._terms.digest, b"mask").items():
+        keys = mask_keys(secret, gone, others, self._terms.digest, self._asked)
+        for party, key in keys.items():
             add_mask(total, key, subtract=party < gone)
 
 

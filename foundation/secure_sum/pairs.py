@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Mapping
 
@@ -38,7 +39,7 @@ def pair_keys(
         own: this side's number.
         publics: the other sides' public keys by their numbers.
         terms: digest of the sum's terms.
-        use: ``mask`` or ``share``.
+        use: ``share``, or that of `mask_keys`.
 
     Raises:
         SecureSumError: a public key that cannot be used (of low order, for one).
@@ -48,6 +49,26 @@ def pair_keys(
         other: _derived(private, public, terms, use, sorted((own, other)))
         for other, public in publics.items()
     }
+
+
+def mask_keys(
+    secret: bytes, own: int, publics: Mapping[int, bytes], terms: bytes, asked: bytes
+) -> dict[int, bytes]:
+    """`pair_keys` of masks: they cancel between parties that were asked for the same only.
+
+    A list of survivors is agreed by some of them, who do not know what the others were asked for.
+
+    Args:
+        secret: as there.
+        own: as there.
+        publics: as there.
+        terms: as there.
+        asked: hash of what this side was asked to compute.
+
+    Raises:
+        SecureSumError: as there.
+    """
+    return pair_keys(secret, own, publics, terms, b"mask" + hashlib.sha256(asked).digest())
 
 
 def _derived(

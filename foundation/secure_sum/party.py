@@ -13,7 +13,14 @@ from fedlens.foundation.secure_sum.adverts import Advert, agreement, view_of
 from fedlens.foundation.secure_sum.errors import SecureSumError
 from fedlens.foundation.secure_sum.field import SHARE_BYTES, split
 from fedlens.foundation.secure_sum.identities import Identity, KeyRoster, signed_by
-from fedlens.foundation.secure_sum.pairs import new_secret, opened, pair_keys, public_of, sealed
+from fedlens.foundation.secure_sum.pairs import (
+    mask_keys,
+    new_secret,
+    opened,
+    pair_keys,
+    public_of,
+    sealed,
+)
 from fedlens.foundation.secure_sum.terms import SumTerms
 from fedlens.foundation.secure_sum.words import Words, add_mask
 
@@ -133,7 +140,8 @@ class SumParty:
             values: uint64 [size], modulo 2^k.
             sealed_shares: what other parties sealed for this one; its senders and this party are
                 the members, whose masks for pairs are in the sum.
-            asked: hash of what the values were asked for by; parties agree on it.
+            asked: hash of what the values were asked for by; parties agree on it, and masks cancel
+                between those alone that were asked for the same.
 
         Returns:
             uint64 [size], of which k bits count: without the masks' keys uniformly distributed.
@@ -153,7 +161,7 @@ class SumParty:
         total = values.copy()
         add_mask(total, self.seed)
         others = {other: self.adverts[other].mask for other in self.sealed}
-        keys = pair_keys(self.mask, self.index, others, self.terms.digest, b"mask")
+        keys = mask_keys(self.mask, self.index, others, self.terms.digest, asked)
         for other, key in keys.items():
             add_mask(total, key, subtract=self.index > other)
         return total

@@ -365,6 +365,25 @@ def test_a_server_that_asks_parties_for_different_things_gets_no_agreement():
         run.parties[1].reveal(signatures)
 
 
+@pytest.mark.law("secure sums: a dishonest server opens nothing")
+def test_no_total_has_a_party_that_was_asked_for_something_else():
+    """The others are enough to agree, and do not know what it was asked for."""
+    run = Sum(terms_of()).advertise().share()
+    run.collector._asked = b"the model"
+    for index in run.collector.members:
+        words = encoded(run.values[index], run.terms.bits)
+        asked = b"another" if index == 1 else b"the model"
+        content = run.parties[index].masked(words, run.collector.shares_for(index), asked)
+        run.collector.take_masked(index, packed(content, run.terms.bits))
+    everyone = run.collector.survivors
+    for index in everyone[1:]:
+        assert not run.collector.take_signature(index, run.parties[index].agree(everyone))
+    for index in everyone[1:]:
+        reveal = run.parties[index].reveal(run.collector.signatures)
+        assert not run.collector.take_reveal(index, reveal)
+    assert not (run.opened() == run.expected()).any()
+
+
 @pytest.mark.parametrize(
     ("survivors", "why"),
     [((1, 2, 3), "at least 4"), ((2, 3, 4, 5), "not among"), ((1, 2, 3, 4, 4), "twice"),
