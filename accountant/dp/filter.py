@@ -43,9 +43,11 @@ class PrivacyFilter:
     order: float
 
     def __post_init__(self) -> None:
-        order = self.order
-        if not (math.isfinite(order) and order > 1):
-            raise WrongUse(f"order = {order!r} cannot be used: give a finite number above 1")
+        order, most = self.order, DEFAULT_ORDERS[-1]
+        if not 1 < order <= most:
+            raise WrongUse(
+                f"order = {order!r} cannot be used: give a number above 1, of {most:g} at most"
+            )
         if not self.total > 0:
             raise WrongUse(
                 f"order = {order:g} cannot be used: at this order no release fits "

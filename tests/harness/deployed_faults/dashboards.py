@@ -216,11 +216,7 @@ def dashboards_killed(count: int, places: Places) -> Outcomes:
         places: where the run lies whose samples are labelled.
     """
     found, source = Outcomes("dashboard killed"), np.random.default_rng(9)
-    folder, url = places()
-    victim = Victim(folder, settings(tasks__critic__rounds=1), url)
-    if victim.suffer(Mishap()) != 0:
-        raise RuntimeError("the run whose samples are labelled did not end well")
-    place = url or f"sqlite:///{victim.run / 'store.db'}"
+    folder, _, place = _run_to_label(places)
     found.runs = 1
     with open_store(place) as store:
         desk, sent = _new_desk(store), []
@@ -264,18 +260,15 @@ def commands_beside(count: int, places: Places) -> Outcomes:
         places: where the run lies whose samples are labelled.
     """
     found, source = Outcomes("commands beside a dashboard"), np.random.default_rng(11)
-    folder, url = places()
-    victim = Victim(folder, settings(tasks__critic__rounds=1), url)
-    if victim.suffer(Mishap()) != 0:
-        raise RuntimeError("the run whose samples are labelled did not end well")
-    place, sent, found.runs = url or f"sqlite:///{victim.run / 'store.db'}", [], 1
+    folder, run, place = _run_to_label(places)
+    sent, found.runs = [], 1
     with open_store(place) as store:
         desk = _new_desk(store)
         sent += _new_answers(store, desk, source)
     names = list(itertools.islice(itertools.cycle(source.permutation(sorted(COMMANDS))), count))
     with _dashboard(place, folder, "", 0) as (_, port, token), _page(port, token):
         for number, name in enumerate(names):
-            things = {"place": place, "run": victim.run, "number": number, "project": PROJECT}
+            things = {"place": place, "run": run, "number": number, "project": PROJECT}
             out = folder / f"out-{number}"
             words = [word.format(**things, out=out) for word in COMMANDS[name].split()]
             wrong = _label_beside(words, desk, port, token, source)
@@ -321,6 +314,15 @@ def _label_beside(
         failed = command.wait() != 0 and not killed
         errors.seek(0)
         return [f"ended with {command.returncode}: {errors.read()[-500:]}"] if failed else []
+
+
+def _run_to_label(places: Places) -> tuple[Path, Path, str]:
+    """A finished run: the folder that it is in, its own, and its store's URL."""
+    folder, url = places()
+    victim = Victim(folder, settings(tasks__critic__rounds=1), url)
+    if victim.suffer(Mishap()) != 0:
+        raise RuntimeError("the run whose samples are labelled did not end well")
+    return folder, victim.run, url or f"sqlite:///{victim.run / 'store.db'}"
 
 
 def _new_desk(store: Store) -> Desk:
