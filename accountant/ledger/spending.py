@@ -124,7 +124,7 @@ class PopulationSpending:
         )
 
     def share(self, users: str = "") -> float:
-        """What part of the filter's total the users of a slice have spent, or of the most expensive one."""
+        """What part of the filter's total a slice's users have spent, or the most that any have."""
         spent, total = self._terms.filter.spent, self._terms.filter.total
         return max(spent(account.counts) for account in self._of(self.apart(users))) / total
 

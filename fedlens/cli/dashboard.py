@@ -54,8 +54,10 @@ def _read_token(path: Path) -> str:
     """A token from a file: an argument would show in the list of processes.
 
     Raises:
-        WrongUse: others can read the file too, or it holds no text.
+        WrongUse: there is no such file, others can read it too, or it holds no text.
     """
+    if not path.is_file():
+        raise WrongUse(f"--token-file {path}: there is no such file")
     if path.stat().st_mode & 0o077:
         raise WrongUse(f"--token-file {path}: others can read it: chmod 600 {path}")
     try:
