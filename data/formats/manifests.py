@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from pathlib import Path
+from itertools import islice
+from pathlib import Path, PurePosixPath
 
+from fedlens.data.formats.dicom import SUFFIXES as SCANS
+from fedlens.data.formats.folders import files_below, has_class_folders
 from fedlens.data.formats.records import (
+    PATH_OUT,
     Found,
     OutsideError,
     SourceColumns,
@@ -14,29 +19,37 @@ from fedlens.data.formats.records import (
     SourceRecord,
     UnusableRecord,
     inside,
+    is_value,
     naming,
     part_of,
 )
+from fedlens.data.labelled.pictures import SUFFIXES as PICTURES
 from fedlens.data.labelled.tables import SUFFIXES, read_rows
 from fedlens.data.spec import DatasetSpec
 
 FILE_COLUMNS = ("file", "path", "filename", "file_name", "image")
 NAMES = ("manifest.csv", "manifest.parquet")
-PART_COLUMNS = ("part", "split")
+PART_COLUMNS = ("part", "split", "subset", "set", "partition")
+MOST_LISTED = 1_000_000
+"""Files below a folder among which one is looked for by its name."""
+NAMED = (*PICTURES, *SCANS)
+_ON_WINDOWS = re.compile(r"[A-Za-z]:[\\/]|\\\\")
 
 
 def manifest_records(path: Path, columns: SourceColumns) -> Iterator[Found]:
     """A table, or a folder with ``manifest.csv``, ``manifest.parquet`` or one such file.
 
     Files lie below the table's folder; a path that leads out of it is left out and never opened.
-    Values are the table's columns; ``part`` or ``split`` is the part.
+    One that is not where the table says is looked for by its name, with or without its ending, and
+    taken where there is one such file alone. Values are the table's columns; ``part`` or ``split``
+    (in any capitals) is the part.
 
     Raises:
         SourceError: there is no table, or several, or none of its columns has the files.
         PrivateDataError: the table cannot be read.
     """
     table = path if path.is_file() else _table(path)
-    root, column = table.parent, ""
+    root, column, files = table.parent, "", NamedFiles(table.parent)
     for line, row in read_rows(table):
         where = f"{table.name} line {line}"
         if row is None:
@@ -44,16 +57,67 @@ def manifest_records(path: Path, columns: SourceColumns) -> Iterator[Found]:
             continue
         column = column or _file_column(table, row, columns)
         name = row[column]
-        if not name:
+        if not is_value(name):
             yield UnusableRecord(where, "no file is named")
             continue
-        try:
-            file = inside(root, name, where)
-        except OutsideError:
-            yield UnusableRecord(f"{where} ({name[:80]})", "a path that leads out of the folder")
+        file = _located(root, name, f"{where} ({name[:80]})", files)
+        if isinstance(file, UnusableRecord):
+            yield file
             continue
-        part = next((part_of(row[key]) for key in PART_COLUMNS if key in row), "")
+        part = next((part_of(row[key]) for key in row if key.casefold() in PART_COLUMNS), "")
         yield SourceRecord(f"{where} ({name})", file, row, part)
+
+
+def _located(root: Path, name: str, where: str, files: NamedFiles) -> Path | UnusableRecord:
+    """The file that a table names, wherever it lies below the table's folder."""
+    if _ON_WINDOWS.match(name):
+        return UnusableRecord(
+            where, "a path of a Windows machine; name files by their way from the table"
+        )
+    plain = name if "\\" not in name or (root / name).exists() else name.replace("\\", "/")
+    try:
+        file = inside(root, plain, where)
+    except OutsideError:
+        return UnusableRecord(where, PATH_OUT)
+    try:
+        if file.exists() or file.is_symlink():
+            return file
+    except OSError:
+        return UnusableRecord(where, "no such file")
+    return files.find(plain, where)
+
+
+class NamedFiles:
+    """Files below a folder by their names, listed where one is first asked for."""
+
+    def __init__(self, root: Path) -> None:
+        """Files below ``root``."""
+        self._root, self._known = root, dict[str, list[Path]]()
+
+    def find(self, name: str, where: str) -> Path | UnusableRecord:
+        """The one file that lies at the end of its way as ``name`` says, with any ending."""
+        wanted = PurePosixPath(name)
+        found = [one for one in self._called(wanted.name) if self._ends_so(one, wanted)]
+        if len(found) > 1:
+            return UnusableRecord(where, "several files of this name; name folders too")
+        if not found:
+            return UnusableRecord(where, "no such file")
+        return inside(self._root, str(found[0].relative_to(self._root)), where)
+
+    def _ends_so(self, file: Path, wanted: PurePosixPath) -> bool:
+        folders = wanted.parts[:-1]
+        return file.parent.parts[len(file.parent.parts) - len(folders) :] == folders
+
+    def _called(self, name: str) -> list[Path]:
+        if not self._known:
+            self._known[""] = []
+            for file in islice(files_below(self._root), MOST_LISTED):
+                if isinstance(file, Path) and not file.is_symlink():
+                    for key in (
+                        {file.name, file.stem} if file.suffix.lower() in NAMED else {file.name}
+                    ):
+                        self._known.setdefault(key, []).append(file)
+        return self._known.get(name, [])
 
 
 def _file_column(table: Path, row: dict[str, str], columns: SourceColumns) -> str:
@@ -79,10 +143,24 @@ def _table(folder: Path) -> Path:
 
 
 def _fits(path: Path) -> bool:
+    """Whether a path is a table, or a folder with one of pictures, not a tree with one beside."""
     if path.is_file():
         return path.suffix.lower() in SUFFIXES
-    return any((path / name).is_file() for name in NAMES) or (
-        len([one for one in path.iterdir() if one.suffix.lower() in SUFFIXES]) == 1
+    if any((path / name).is_file() for name in NAMES):
+        return True
+    tables = [one for one in path.iterdir() if one.suffix.lower() in SUFFIXES]
+    if not tables or not has_class_folders(path):
+        return bool(tables)
+    return len(tables) == 1 and _names_pictures(tables[0])
+
+
+def _names_pictures(table: Path) -> bool:
+    """Whether a cell of a table's first row is the name of a file below its folder."""
+    row = next((row for _, row in read_rows(table) if row is not None), {})
+    files = NamedFiles(table.parent)
+    return any(
+        value and isinstance(_located(table.parent, value, "", files), Path)
+        for value in row.values()
     )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from fedlens.data.formats.dicom import SUFFIXES as DICOM_SUFFIXES
+from fedlens.data.formats.folders import has_class_folders
 from fedlens.data.formats.records import (
     Found,
     SourceColumns,
@@ -17,7 +18,7 @@ from fedlens.data.formats.records import (
     SourceFormat,
     SourceRecord,
     UnusableRecord,
-    part_of,
+    known_part,
     reason,
 )
 from fedlens.data.formats.unpacking import BoundedReader, is_gzip
@@ -67,14 +68,14 @@ def _shard(shard: Path) -> Iterator[Found]:
 
 def _records(shard: Path, tar: tarfile.TarFile) -> Iterator[Found]:
     key, members = "", dict[str, bytes]()
-    part = part_of(shard.name)
+    part = known_part(shard.name)
     for member in tar:
         tar.members = []  # type: ignore[attr-defined] # else each one's head is kept
         if not member.isreg():
             continue
         folder, slash, name = member.name.rpartition("/")
-        stem, dot, ending = name.partition(".")
-        if not stem or not dot:
+        stem, ending = _key_and_ending(name)
+        if not stem or not ending:
             continue
         if (now := folder + slash + stem) != key:
             if members:
@@ -85,6 +86,18 @@ def _records(shard: Path, tar: tarfile.TarFile) -> Iterator[Found]:
             members[f".{ending.lower()}"] = content
     if members:
         yield _record(shard, key, members, part)
+
+
+def _key_and_ending(name: str) -> tuple[str, str]:
+    """A member's key and what follows its first dot; numbers between dots are of the key.
+
+    ``scan.2024.001.png`` is ``scan.2024.001`` and ``png``; ``one.seg.png`` is ``one``, ``seg.png``.
+    """
+    stem, _, ending = name.partition(".")
+    words = ending.split(".")
+    while len(words) > 1 and words[0].isdecimal():
+        stem, words = f"{stem}.{words[0]}", words[1:]
+    return stem, ".".join(words)
 
 
 def _content(tar: tarfile.TarFile, member: tarfile.TarInfo, ending: str) -> bytes | None:
@@ -130,7 +143,9 @@ def _is_shard(path: Path) -> bool:
 
 
 def _fits(path: Path) -> bool:
-    return _is_shard(path) if path.is_file() else any(_is_shard(one) for one in path.iterdir())
+    if path.is_file():
+        return _is_shard(path)
+    return any(_is_shard(one) for one in path.iterdir()) and not has_class_folders(path)
 
 
 WEBDATASET = DatasetSpec(
