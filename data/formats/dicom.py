@@ -115,7 +115,9 @@ def _why_packed(dataset: Any) -> str:
     if syntax is None or not syntax.is_transfer_syntax:
         return "a damaged DICOM picture"
     if syntax.is_compressed and not _is_unpacked_here(syntax):
-        return f"DICOM packed as {syntax.name}: pip install 'fedlens[packed-dicom]'"
+        with_it = syntax not in _DEEP_JPEG
+        fix = "pip install 'fedlens[packed-dicom]'" if with_it else "export it uncompressed"
+        return f"DICOM packed as {syntax.name}: {fix}"
     return f"a damaged DICOM picture ({syntax.name})"
 
 
@@ -129,7 +131,7 @@ def _is_unpacked_here(syntax: Any) -> bool:
 
 
 _DEEP_JPEG = ("1.2.840.10008.1.2.4.51",)
-"""JPEG of 12 bits, which Pillow reads of 8 alone."""
+"""JPEG of 12 bits, which nothing reads that may be shipped with this package."""
 
 
 def _check_form(dataset: Any, where: str) -> int:
@@ -324,7 +326,8 @@ def _eight_bits(colours: NDArray[Any], bits: int) -> NDArray[np.uint8]:
     plain = np.ascontiguousarray(colours)
     if plain.dtype == np.uint8:
         return np.asarray(plain, np.uint8)
-    return np.rint(plain.astype(np.float64) * (255 / (2**bits - 1))).astype(np.uint8)
+    whole = np.rint(plain.astype(np.float64) * (255 / (2**bits - 1)))
+    return np.asarray(whole, np.uint8)
 
 
 def _values(dataset: Any) -> dict[str, str]:

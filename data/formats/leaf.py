@@ -155,7 +155,8 @@ class _JsonText:
 
 def _fits(path: Path) -> bool:
     if path.is_file():
-        return path.suffix.lower() == ".json" and _is_leaf(path)
+        named = path.name.lower().startswith("all_data")
+        return path.suffix.lower() == ".json" and (named or _is_leaf(path))
     return any(_is_leaf(file) for file in _files(path)[:MOST_TRIED])
 
 

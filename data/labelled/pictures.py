@@ -44,7 +44,7 @@ DAMAGED = "a picture that cannot be decoded"
 TOO_LARGE = "a picture of over 64 million pixels or 64 MiB"
 BLANK, CUT, ENLARGED = (
     "blank",
-    "cut to their middle square, which leaves out a third or more",
+    "a third or more cut off, outside the middle square",
     "enlarged from less than half the size",
 )
 FRAMES, DEEP, SEEN_THROUGH = (
@@ -206,7 +206,8 @@ def _plainly(name: str) -> Iterator[None]:
         raise OversizedPictureError(f"{name}: {error}; scale it down or remove it") from error
     except UnidentifiedImageError as error:
         raise UnreadablePictureError(
-            f"{name}: no readable picture ({error})", "no picture, whatever its name says"
+            f"{name}: no readable picture ({error})",
+            "no picture of a known kind, whatever its name says",
         ) from error
     except PermissionError as error:
         raise UnreadablePictureError(
