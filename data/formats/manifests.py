@@ -64,8 +64,11 @@ def manifest_records(path: Path, columns: SourceColumns) -> Iterator[Found]:
         if isinstance(file, UnusableRecord):
             yield file
             continue
+        files.name(file)
         part = next((part_of(row[key]) for key in row if key.casefold() in PART_COLUMNS), "")
         yield SourceRecord(f"{where} ({name})", file, row, part)
+    if unnamed := files.count_unnamed():
+        columns.told(f"{unnamed} pictures below {root} are named by no row of {table.name}")
 
 
 def _located(root: Path, name: str, where: str, files: NamedFiles) -> Path | UnusableRecord:
@@ -92,7 +95,26 @@ class NamedFiles:
 
     def __init__(self, root: Path) -> None:
         """Files below ``root``."""
-        self._root, self._known = root, dict[str, list[Path]]()
+        self._root, self._known, self._named = root, dict[str, list[Path]](), set[int]()
+
+    def name(self, file: Path) -> None:
+        """Take note of a file that a row names."""
+        if len(self._named) < MOST_LISTED:
+            self._named.add(hash(file))
+
+    def count_unnamed(self) -> int:
+        """How many pictures no row names; 0 where there are too many files to say."""
+        if len(self._named) >= MOST_LISTED:
+            return 0
+        try:
+            found = islice(files_below(self._root), MOST_LISTED)
+            return sum(
+                hash(file) not in self._named
+                for file in found
+                if isinstance(file, Path) and file.suffix.lower() in NAMED
+            )
+        except SourceError:
+            return 0
 
     def find(self, name: str, where: str) -> Path | UnusableRecord:
         """The one file that lies at the end of its way as ``name`` says, with any ending."""
@@ -106,7 +128,8 @@ class NamedFiles:
 
     def _ends_so(self, file: Path, wanted: PurePosixPath) -> bool:
         folders = wanted.parts[:-1]
-        return file.parent.parts[len(file.parent.parts) - len(folders) :] == folders
+        last = file.parent.parts[len(file.parent.parts) - len(folders) :]
+        return [one.casefold() for one in last] == [one.casefold() for one in folders]
 
     def _called(self, name: str) -> list[Path]:
         if not self._known:
@@ -116,8 +139,8 @@ class NamedFiles:
                     for key in (
                         {file.name, file.stem} if file.suffix.lower() in NAMED else {file.name}
                     ):
-                        self._known.setdefault(key, []).append(file)
-        return self._known.get(name, [])
+                        self._known.setdefault(key.casefold(), []).append(file)
+        return self._known.get(name.casefold(), [])
 
 
 def _file_column(table: Path, row: dict[str, str], columns: SourceColumns) -> str:
