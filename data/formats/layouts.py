@@ -13,7 +13,6 @@ from pathlib import Path
 
 from fedlens.data.formats.records import (
     LINK_OUT,
-    TRAIN,
     SourceColumns,
     SourceError,
     is_filler,
@@ -156,6 +155,8 @@ def _is_wrapper(only: Path, columns: SourceColumns) -> bool:
         return False
     if columns.is_class is not None:
         return not columns.is_class(only.name)
+    if is_filler(only.name):
+        return True
     inner = sub_folders(only)[:SAMPLED]
     if _same_again(only) or any(whole_part(one.name) for one in inner):
         return True
@@ -176,12 +177,13 @@ def _same_again(folder: Path) -> bool:
 
 def _parts(below: list[Path], columns: SourceColumns) -> list[tuple[str, Path]]:
     """Folders that are parts; none where they are classes."""
-    if columns.is_class is not None and below and all(columns.is_class(p.name) for p in below):
+    is_class = columns.is_class
+    if is_class is not None and below and all(is_class(one.name) for one in below):
         return []
     found = [(whole_part(one.name), one) for one in below if whole_part(one.name)]
-    names = {part for part, _ in found}
-    all_are = len(found) == len(below)
-    return found if (TRAIN in names and (all_are or len(names) > 1)) or len(names) > 1 else []
+    several = len({part for part, _ in found}) > 1
+    no_class = is_class is not None and not any(is_class(one.name) for one in below)
+    return found if several or no_class or len(found) == len(below) else []
 
 
 def _levelled(layout: Layout, columns: SourceColumns) -> Layout:
@@ -202,12 +204,14 @@ def _levelled(layout: Layout, columns: SourceColumns) -> Layout:
         )
         return replace(layout, user_first=True, level=level)
     inner = _below(tops)
+    fillers = {one.name for one in inner}
+    if len(fillers) == 1 and is_filler(next(iter(fillers))):
+        return replace(layout, between=True)
     if columns.is_class is None and len({one.name for one in inner}) < len(inner):
         columns.told(
             f"folders are taken as CLASS/USER: {_some(tops)} are classes, {_some(inner)} are users"
         )
-    fillers = {one.name for one in inner}
-    return replace(layout, between=len(fillers) == 1 and is_filler(next(iter(fillers))))
+    return layout
 
 
 def _some(folders: list[Path]) -> str:

@@ -33,6 +33,7 @@ PART_COLUMNS = ("part", "split", "subset", "set", "partition")
 MOST_LISTED = 1_000_000
 """Files below a folder among which one is looked for by its name."""
 NAMED = (*PICTURES, *SCANS)
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]+://")
 _ON_WINDOWS = re.compile(r"[A-Za-z]:[\\/]|\\\\")
 
 
@@ -77,6 +78,8 @@ def _located(root: Path, name: str, where: str, files: NamedFiles) -> Path | Unu
         return UnusableRecord(
             where, "a path of a Windows machine; name files by their way from the table"
         )
+    if _ADDRESS.match(name):
+        return UnusableRecord(where, "an address of another machine; fetch the files first")
     plain = name if "\\" not in name or (root / name).exists() else name.replace("\\", "/")
     try:
         file = inside(root, plain, where)

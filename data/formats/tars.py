@@ -84,6 +84,9 @@ def _records(shard: Path, tar: tarfile.TarFile) -> Iterator[Found]:
         content = _content(tar, member, ending)
         if content is not None:
             members[f".{ending.lower()}"] = content
+        else:
+            why = f"a member .{ending[:20]}, which is not read"
+            yield UnusableRecord(f"{shard.name} {member.name[-200:]}", why, quiet=True)
     if members:
         yield _record(shard, key, members, part)
 
