@@ -233,14 +233,18 @@ class Intake:
             raise PrepareError(
                 f"{self._source.path}: labels {', '.join(few)}{more} are none of the agreed "
                 f"classes {', '.join(agreed[:10])}{', ...' if len(agreed) > 10 else ''} (first at "
-                f"{first}); say which they are with --map OWN=CLASS, or leave them out with "
-                f"--map OWN={LEAVE_OUT}"
+                f"{first}{self._granted()}); say which they are with --map OWN=CLASS, or leave "
+                f"them out with --map OWN={LEAVE_OUT}"
             )
         if not self._kept:
             raise PrepareError(
                 f"{self._source.path}: no record is left{self.tally.why_none()}; give some that "
                 "can be read"
             )
+
+    def _granted(self) -> str:
+        """What a reader took for granted, behind what is refused."""
+        return "".join(f"; {note}" for note in self.tally.notes[:2])
 
     def compare(self) -> None:
         """Count copies among what was taken in."""

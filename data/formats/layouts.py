@@ -154,7 +154,10 @@ def _is_wrapper(only: Path, columns: SourceColumns) -> bool:
     if whole_part(only.name) and not _same_again(only):
         return False
     if columns.is_class is not None:
-        return not columns.is_class(only.name)
+        if columns.is_class(only.name):
+            return False
+        if _has_classes(only, columns.is_class):
+            return True
     if is_filler(only.name):
         return True
     inner = sub_folders(only)[:SAMPLED]
@@ -162,11 +165,21 @@ def _is_wrapper(only: Path, columns: SourceColumns) -> bool:
         return True
     if len(inner) > 1 and any(sub_folders(one) for one in inner):
         return True
-    if inner:
+    if inner and columns.is_class is None:
         columns.told(
             f"one class, {only.name!r}, and its folders as users; if they are the classes, name "
             f"{only} as the path"
         )
+    return False
+
+
+def _has_classes(folder: Path, is_class: Callable[[str], bool]) -> bool:
+    """Whether classes or parts lie in a folder, at most three folders down."""
+    now = [folder]
+    for _ in range(3):
+        now = _below(now)
+        if any(is_class(one.name) or whole_part(one.name) for one in now):
+            return True
     return False
 
 

@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 
 from fedlens.data.formats.dicom import SUFFIXES as SCANS
 from fedlens.data.formats.folders import files_below, has_class_folders
+from fedlens.data.formats.layouts import entries, sub_folders
 from fedlens.data.formats.records import (
     PATH_OUT,
     Found,
@@ -30,6 +31,8 @@ from fedlens.data.spec import DatasetSpec
 FILE_COLUMNS = ("file", "path", "filename", "file_name", "image")
 NAMES = ("manifest.csv", "manifest.parquet")
 PART_COLUMNS = ("part", "split", "subset", "set", "partition")
+MOST_FOLDERS = 64
+"""Folders that are looked into for a table."""
 MOST_LISTED = 1_000_000
 """Files below a folder among which one is looked for by its name."""
 NAMED = (*PICTURES, *SCANS)
@@ -50,7 +53,8 @@ def manifest_records(path: Path, columns: SourceColumns) -> Iterator[Found]:
         PrivateDataError: the table cannot be read.
     """
     table = path if path.is_file() else _table(path)
-    root, column, files = table.parent, "", NamedFiles(table.parent)
+    root = path if path.is_dir() else table.parent
+    column, files = "", NamedFiles(root)
     for line, row in read_rows(table):
         where = f"{table.name} line {line}"
         if row is None:
@@ -61,7 +65,7 @@ def manifest_records(path: Path, columns: SourceColumns) -> Iterator[Found]:
         if not is_value(name):
             yield UnusableRecord(where, "no file is named")
             continue
-        file = _located(root, name, f"{where} ({name[:80]})", files)
+        file = _located(root, table.parent, name, f"{where} ({name[:80]})", files)
         if isinstance(file, UnusableRecord):
             yield file
             continue
@@ -72,23 +76,25 @@ def manifest_records(path: Path, columns: SourceColumns) -> Iterator[Found]:
         columns.told(f"{unnamed} pictures below {root} are named by no row of {table.name}")
 
 
-def _located(root: Path, name: str, where: str, files: NamedFiles) -> Path | UnusableRecord:
-    """The file that a table names, wherever it lies below the table's folder."""
+def _located(
+    root: Path, beside: Path, name: str, where: str, files: NamedFiles
+) -> Path | UnusableRecord:
+    """The file that a table names, from the table's folder, or wherever it lies below ``root``."""
     if _ON_WINDOWS.match(name):
         return UnusableRecord(
             where, "a path of a Windows machine; name files by their way from the table"
         )
     if _ADDRESS.match(name):
         return UnusableRecord(where, "an address of another machine; fetch the files first")
-    plain = name if "\\" not in name or (root / name).exists() else name.replace("\\", "/")
     try:
-        file = inside(root, plain, where)
+        plain = name if (root / name).exists() else name.replace("\\", "/")
+        for start in dict.fromkeys((beside, root)):
+            file = inside(root, str(start.relative_to(root) / plain), where)
+            if file.exists() or file.is_symlink():
+                return file
     except OutsideError:
         return UnusableRecord(where, PATH_OUT)
-    try:
-        if file.exists() or file.is_symlink():
-            return file
-    except OSError:
+    except (OSError, ValueError):
         return UnusableRecord(where, "no such file")
     return files.find(plain, where)
 
@@ -159,13 +165,22 @@ def _file_column(table: Path, row: dict[str, str], columns: SourceColumns) -> st
 
 def _table(folder: Path) -> Path:
     found = [folder / name for name in NAMES if (folder / name).is_file()][:1]
-    found = found or sorted(p for p in folder.iterdir() if p.suffix.lower() in SUFFIXES)
+    found = found or _tables(folder)
     if len(found) != 1:
         there = ", ".join(path.name for path in found) or "no table"
         raise SourceError(
             f"{folder}: has {there}; give one manifest.csv, or name the table itself as the path"
         )
-    return inside(folder, found[0].name, str(found[0]))
+    return inside(folder, str(found[0].relative_to(folder)), str(found[0]))
+
+
+def _tables(folder: Path) -> list[Path]:
+    """Tables in a folder; where there are none, those in its folders."""
+    here = sorted(one for one in folder.iterdir() if one.suffix.lower() in SUFFIXES)
+    if here:
+        return here
+    below = [entry for one in sub_folders(folder)[:MOST_FOLDERS] for entry in entries(one)]
+    return sorted(Path(one.path) for one in below if one.name.lower().endswith(SUFFIXES))
 
 
 def _fits(path: Path) -> bool:
@@ -174,18 +189,18 @@ def _fits(path: Path) -> bool:
         return path.suffix.lower() in SUFFIXES
     if any((path / name).is_file() for name in NAMES):
         return True
+    if not has_class_folders(path):
+        return bool(_tables(path))
     tables = [one for one in path.iterdir() if one.suffix.lower() in SUFFIXES]
-    if not tables or not has_class_folders(path):
-        return bool(tables)
-    return len(tables) == 1 and _names_pictures(tables[0])
+    return len(tables) == 1 and _names_pictures(path, tables[0])
 
 
-def _names_pictures(table: Path) -> bool:
-    """Whether a cell of a table's first row is the name of a file below its folder."""
+def _names_pictures(root: Path, table: Path) -> bool:
+    """Whether a cell of a table's first row is the name of a file below a folder."""
     row = next((row for _, row in read_rows(table) if row is not None), {})
-    files = NamedFiles(table.parent)
+    files = NamedFiles(root)
     return any(
-        value and isinstance(_located(table.parent, value, "", files), Path)
+        value and isinstance(_located(root, table.parent, value, "", files), Path)
         for value in row.values()
     )
 
