@@ -9,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 
 from fedlens.data.formats.decoding import frames_of
+from fedlens.data.formats.folders import has_class_folders
 from fedlens.data.formats.records import (
     Picture,
     SourceColumns,
@@ -19,6 +20,7 @@ from fedlens.data.formats.records import (
     is_someone,
     is_value,
     naming,
+    usual_column,
 )
 from fedlens.data.registry import DATASETS, format_of
 from fedlens.foundation.errors import WrongUse
@@ -101,7 +103,7 @@ class RecordSource:
 
     def knows_users(self) -> bool:
         """Whether the first records have a column that the format takes for the user."""
-        return any(name in self._first_columns() for name in self.format.users)
+        return bool(usual_column(self._first_columns(), self.format.users))
 
     def _first_columns(self) -> list[str]:
         quiet = replace(self.columns, told=lambda _: None)
@@ -129,16 +131,18 @@ class RecordSource:
         there = ", ".join(few) + (f" and {len(names) - len(few)} more" * (len(names) > len(few)))
         if named and named not in names:
             raise SourceError(f"{self.path}: has no column {named!r}; there are {there or 'none'}")
-        found = [name for name in usual if name in names]
+        found = usual_column(names, usual)
         if not (named or found):
             raise SourceError(
                 f"{self.path}: which column is the {what}? {naming(what)}"
                 f"{' ' * bool(more)}{more}; there are {there or 'none'}"
             )
-        return named or found[0]
+        return named or found
 
     def _labelled(self, found: SourceRecord, place: int) -> LabelledRecord | UnusableRecord:
         label = found.values.get(self.label, "").strip()
+        if "\n" in label:
+            return UnusableRecord(found.where, "a label of several lines; is a quote not closed?")
         if not (is_value(label) or (label and self._is_class(label))):
             return UnusableRecord(found.where, _no_value(self.label, label))
         if self.needs_user or self.owner:
@@ -242,9 +246,10 @@ def _kind_of(path: Path) -> str:
     if path.is_dir() and next(path.iterdir(), None) is None:
         raise SourceError(f"{path}: is empty; put records into it")
     known: dict[object, str] = {}
+    tree = path.is_dir() and has_class_folders(path)
     for name in DATASETS:
         found = DATASETS[name].format
-        if found is not None and found.fits not in known:
+        if found is not None and found.fits not in known and (found.in_folders or not tree):
             if found.fits(path):
                 return name
             known[found.fits] = name

@@ -23,6 +23,7 @@ from fedlens.data.formats.records import (
     is_value,
     naming,
     part_of,
+    usual_column,
 )
 from fedlens.data.labelled.pictures import SUFFIXES as PICTURES
 from fedlens.data.labelled.tables import SUFFIXES, read_rows
@@ -30,7 +31,7 @@ from fedlens.data.spec import DatasetSpec
 
 FILE_COLUMNS = ("file", "path", "filename", "file_name", "image")
 NAMES = ("manifest.csv", "manifest.parquet")
-PART_COLUMNS = ("part", "split", "subset", "set", "partition")
+PART_COLUMNS = ("part", "split", "subset")
 MOST_FOLDERS = 64
 """Folders that are looked into for a table."""
 MOST_LISTED = 1_000_000
@@ -70,7 +71,8 @@ def manifest_records(path: Path, columns: SourceColumns) -> Iterator[Found]:
             yield file
             continue
         files.name(file)
-        part = next((part_of(row[key]) for key in row if key.casefold() in PART_COLUMNS), "")
+        said = row.get(usual_column(row, PART_COLUMNS), "")
+        part = part_of(said) if is_value(said) else ""
         yield SourceRecord(f"{where} ({name})", file, row, part)
     if unnamed := files.count_unnamed():
         columns.told(f"{unnamed} pictures below {root} are named by no row of {table.name}")
@@ -155,12 +157,12 @@ class NamedFiles:
 def _file_column(table: Path, row: dict[str, str], columns: SourceColumns) -> str:
     if columns.image and columns.image not in row:
         raise SourceError(f"{table}: has no column {columns.image!r}; there are {', '.join(row)}")
-    found = [name for name in FILE_COLUMNS if name in row]
+    found = usual_column(row, FILE_COLUMNS)
     if not (columns.image or found):
         raise SourceError(
             f"{table}: which column has the files? {naming('image')}; there are {', '.join(row)}"
         )
-    return columns.image or found[0]
+    return columns.image or found
 
 
 def _table(folder: Path) -> Path:
@@ -187,11 +189,10 @@ def _fits(path: Path) -> bool:
     """Whether a path is a table, or a folder with one of pictures, not a tree with one beside."""
     if path.is_file():
         return path.suffix.lower() in SUFFIXES
-    if any((path / name).is_file() for name in NAMES):
-        return True
+    named = [path / name for name in NAMES if (path / name).is_file()][:1]
     if not has_class_folders(path):
-        return bool(_tables(path))
-    tables = [one for one in path.iterdir() if one.suffix.lower() in SUFFIXES]
+        return bool(named or _tables(path))
+    tables = named or [one for one in path.iterdir() if one.suffix.lower() in SUFFIXES]
     return len(tables) == 1 and _names_pictures(path, tables[0])
 
 
@@ -212,10 +213,11 @@ MANIFEST = DatasetSpec(
         manifest_records,
         labels=("label", "class", "category", "diagnosis", "target"),
         users=("user", "user_id", "patient", "patient_id", "subject", "client_id", "owner"),
+        in_folders=True,
     ),
 )
 FOLDER = DatasetSpec(
     "Labelled folder",
-    format=SourceFormat(_fits, manifest_records, labels=(), users=()),
+    format=SourceFormat(_fits, manifest_records, labels=(), users=(), in_folders=True),
 )
 """The same, of which each attribute's column is named."""

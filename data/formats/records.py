@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -152,6 +152,8 @@ class SourceFormat:
         users: columns that may be the user.
         classes: names of its classes in the order of their numbers, where the layout fixes them.
         found: where a name that is no path lies on the disk, fetched if need be.
+        in_folders: whether its pictures may lie in several folders. Of a path that holds such
+            folders no other format is thought, whatever lies beside them.
     """
 
     fits: Callable[[Path], bool]
@@ -160,11 +162,22 @@ class SourceFormat:
     users: tuple[str, ...] = ("user",)
     classes: tuple[str, ...] = ()
     found: Callable[[str], Path] | None = None
+    in_folders: bool = False
 
 
 def reason(error: BaseException) -> str:
     """What an error says, as a part of one line: libraries quote whole files."""
     return str(error).partition("\n")[0][:LONGEST_REASON] or type(error).__name__
+
+
+def usual_column(names: Iterable[str], usual: tuple[str, ...]) -> str:
+    """The first usual column that is there; capitals, blanks, ``_`` and ``-`` do not count."""
+    known = {_loosely(name): name for name in reversed(list(names))}
+    return next((known[_loosely(one)] for one in usual if _loosely(one) in known), "")
+
+
+def _loosely(name: str) -> str:
+    return re.sub(r"[\s_\-]+", "", name).casefold()
 
 
 def plain_name(name: str) -> str:

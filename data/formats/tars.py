@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import IO, cast
 
 from fedlens.data.formats.dicom import SUFFIXES as DICOM_SUFFIXES
-from fedlens.data.formats.folders import has_class_folders
 from fedlens.data.formats.records import (
     Found,
     SourceColumns,
@@ -148,7 +147,7 @@ def _is_shard(path: Path) -> bool:
 def _fits(path: Path) -> bool:
     if path.is_file():
         return _is_shard(path)
-    return any(_is_shard(one) for one in path.iterdir()) and not has_class_folders(path)
+    return any(_is_shard(one) for one in path.iterdir())
 
 
 WEBDATASET = DatasetSpec(
