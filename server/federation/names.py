@@ -13,21 +13,17 @@ import json
 from collections.abc import Iterable, Mapping
 
 from fedlens.accountant.ledger.terms import fedlens_home
-from fedlens.foundation.errors import FedlensError
 from fedlens.foundation.files import write_durably
+from fedlens.server.federation.contract_check import EnrolmentError
 
 NAMES, PLACES = "node-names.json", "node-places.json"
-
-
-class DamagedNames(FedlensError, ValueError):
-    """A file of names or positions that says nothing any more: any key would get any position."""
 
 
 def node_names() -> dict[int, str]:
     """Names by Flower's ids; empty where no SuperLink keeps them.
 
     Raises:
-        DamagedNames: the file that it keeps is damaged.
+        EnrolmentError: the file that it keeps is damaged: any key would get any position.
     """
     try:
         return {int(identity): str(name) for identity, name in _kept(NAMES).items()}
@@ -56,7 +52,7 @@ def _kept(name: str) -> dict[str, object]:
     """What one of the two files says; nothing where there is none.
 
     Raises:
-        DamagedNames: it is damaged.
+        EnrolmentError: it is damaged.
     """
     try:
         found = json.loads((fedlens_home() / name).read_text(encoding="utf-8"))
@@ -69,8 +65,8 @@ def _kept(name: str) -> dict[str, object]:
     return found
 
 
-def _damaged(name: str, fix: str) -> DamagedNames:
-    return DamagedNames(f"{fedlens_home() / name} is damaged: {fix}")
+def _damaged(name: str, fix: str) -> EnrolmentError:
+    return EnrolmentError(f"{fedlens_home() / name} is damaged: {fix}")
 
 
 def name_of(node_id: int, partition: int) -> str:

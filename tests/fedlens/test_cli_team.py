@@ -176,7 +176,7 @@ def test_an_import_that_is_too_large_is_not_read(run: Path, capsys, monkeypatch)
     out = run / "labels.json"
     with out.open("wb") as file:
         file.truncate(2**28 + 1)
-    assert main(["labels", "import", str(run), str(out), "--project", "digits"]) == 1
+    assert main(["labels", "import", str(run), str(out), "--project", "digits"]) == 2
     assert "an import takes at most 268435456" in capsys.readouterr().err
 
 
