@@ -20,6 +20,7 @@ from fedlens.models.shapes import from_pixels
 from fedlens.server.config.tree import Config
 from fedlens.server.generation.compute import training_threads, usable_cores
 from fedlens.server.learning.builds_on import with_cost
+from fedlens.server.learning.forecast import expectation
 from fedlens.server.ledger.plan import noise_source
 from fedlens.server.round.publication import guarantees_something
 from fedlens.server.round.status import OnProgress
@@ -90,6 +91,10 @@ class Summary:
     """Of faithful samples."""
     rejected: dict[str, float]
     """Share of the candidates of each class that the filter of curated samples turned down."""
+    worth: str
+    """What its samples are good for: clear, usable for statistics, noise, or not judged."""
+    fidelity: dict[str, float]
+    """What the verdict was made of: signal by class, and what an annotator recognises."""
     planted: str
     """Faults that were planted in the simulated data, as in ``data.fault``; empty for none."""
     plots: str | None
@@ -186,6 +191,8 @@ def simulate(
         contact_sheet=sheets.get("curated"),
         faithful_sheet=sheets.get("faithful"),
         rejected=dict(batches["curated"].rejected) if "curated" in batches else {},
+        worth=batches["curated"].worth if "curated" in batches else "not judged",
+        fidelity=dict(batches["curated"].fidelity) if "curated" in batches else {},
         planted=config.data.fault,
         plots=plots,
         ledger_entries=entries,
@@ -309,6 +316,14 @@ def _real_test_set(config: Config) -> tuple[Tensor, Tensor, int]:
     dataset, _ = simulated_federation(config.data, config.seed)
     real = from_pixels(dataset.test_images)
     return real, torch.from_numpy(dataset.test_labels.copy()), dataset.classes
+
+
+def what_to_expect(config: Config) -> str:
+    """One line on what a run over simulated users can give, before it spends anything."""
+    dataset, dealt = simulated_federation(config.data, config.seed)
+    if config.privatizer.pairs:
+        return ""
+    return expectation(config, dataset.classes, float(dealt.sizes.mean()))
 
 
 def describe_noise(config: Config) -> str:

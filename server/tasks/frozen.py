@@ -27,6 +27,7 @@ from fedlens.models.features import PatchFeatures
 from fedlens.server.config.mechanism import largest_sum, release_deviation
 from fedlens.server.run.arrays import Arrays
 from fedlens.server.tasks.protocol import CriticTask, TaskContext, TaskRequest, settings_of
+from fedlens.server.tasks.signal import signal_between
 
 LEAST_MASS = 0.2
 """A class is not divided by a noisy mass below this share of an equal one."""
@@ -40,8 +41,8 @@ class FrozenTask(CriticTask):
     mass: NDArray[np.float64]
     """Each class's share of a user's records, at least `LEAST_MASS` of an equal one, [classes, 1].
     """
-    noise: float
-    """Mean variance of the noise in a coordinate of ``means``."""
+    variances: NDArray[np.float64]
+    """Of the noise in each coordinate of ``means``, [classes]."""
 
     def __init__(self, context: TaskContext) -> None:
         """Start without a release."""
@@ -80,13 +81,17 @@ class FrozenTask(CriticTask):
         mean = (self._sum / releases).reshape(self._classes, self._dim)
         self.mass = np.maximum(mean[:, -1:] / self.features.mass, LEAST_MASS / self._classes)
         self.means = mean[:, :-1] / self.mass
-        self.noise = float(np.mean((self._noise / self.mass) ** 2)) / releases
+        self.variances = (self._noise / self.mass[:, 0]) ** 2 / releases
         power = np.mean(self.means**2, axis=0)
-        signal = np.clip(power - self.noise, 0, None) / np.maximum(power, 1e-30)
+        signal = np.clip(power - self.variances.mean(), 0, None) / np.maximum(power, 1e-30)
         self._target, self._roots = (
             torch.from_numpy(part.astype(np.float32)).to(self.device)
             for part in (self.means, np.sqrt(signal))
         )
+
+    def signal(self) -> NDArray[np.float64] | None:
+        """As every task; the noise is known, so what is above it is signal."""
+        return signal_between(self.means, self.variances) if self._releases else None
 
     def loss(self, images: Tensor, labels: Tensor) -> Tensor:
         """Unbiased squared distance of weighted embeddings (maximum mean discrepancy), summed.
