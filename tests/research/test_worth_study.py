@@ -15,8 +15,8 @@ ROW = WorthRow(
 )  # fmt: skip
 
 
-def test_a_verdict_is_wrong_where_the_student_says_otherwise():
-    good = replace(ROW, student=0.8, worth="clear")
+def test_a_verdict_is_wrong_where_the_judge_says_otherwise():
+    good = replace(ROW, judged=0.8, worth="clear")
     rows = [ROW, replace(ROW, worth="clear"), good, replace(good, worth="noise"), good]
     assert wrong_verdicts(rows) == {
         "noise called something else": (1, 2), "good called noise": (1, 3),

@@ -49,9 +49,9 @@ class WorthRow:
     """Of how many samples that network finds the class that was asked for."""
 
     @property
-    def skill(self) -> float:
-        """The student's way from guessing to the real network, 0 to 1."""
-        return (self.student - self.majority) / max(1e-9, self.real - self.majority)
+    def shown(self) -> float:
+        """Share of samples that show the class that was asked for, beyond chance."""
+        return (self.judged - 1 / self.classes) / (1 - 1 / self.classes)
 
 
 @dataclass(frozen=True)
@@ -130,8 +130,9 @@ def _judge(dataset: Dataset) -> StudentResult:
     )
 
 
-NOISE_SKILL, GOOD_SKILL = 0.1, 0.5
-"""Skill of a student below which a run is noise in truth, and from which it is good."""
+NOISE_SHOWN, GOOD_SHOWN = 0.15, 0.5
+"""Share of samples that show their class, beyond chance, below which a run is noise in truth, and
+from which it is good."""
 
 
 def wrong_verdicts(rows: Sequence[WorthRow]) -> dict[str, tuple[int, int]]:
@@ -141,8 +142,8 @@ def wrong_verdicts(rows: Sequence[WorthRow]) -> dict[str, tuple[int, int]]:
         ``noise called something else``: of runs that are noise in truth; ``good called noise``: of
         runs that are good in truth.
     """
-    noise = [row for row in rows if row.skill < NOISE_SKILL]
-    good = [row for row in rows if row.skill >= GOOD_SKILL]
+    noise = [row for row in rows if row.shown < NOISE_SHOWN]
+    good = [row for row in rows if row.shown >= GOOD_SHOWN]
     return {
         "noise called something else": (sum(r.worth != "noise" for r in noise), len(noise)),
         "good called noise": (sum(r.worth == "noise" for r in good), len(good)),
