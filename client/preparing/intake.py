@@ -23,10 +23,11 @@ from fedlens.client.preparing.identities import (
     read_fingerprints,
     write_fingerprints,
 )
-from fedlens.client.preparing.labels import LEAVE_OUT, AgreedNames
+from fedlens.client.preparing.labels import AgreedNames
 from fedlens.client.preparing.report import Looks
 from fedlens.data.formats.decoding import pixels_of
 from fedlens.data.formats.formats import LabelledRecord, RecordSource
+from fedlens.data.formats.label_names import LEAVE_OUT, SEVERAL
 from fedlens.data.formats.records import OVERSIZED, TRAIN, SourceError, UnusableRecord
 from fedlens.data.labelled.pictures import OversizedPictureError, UnreadablePictureError
 from fedlens.foundation.errors import FedlensError, WrongUse
@@ -220,7 +221,7 @@ class Intake:
                 f"{self._source.path}: labels {', '.join(few)}{more} are none of the agreed "
                 f"classes {', '.join(agreed[:10])}{', ...' if len(agreed) > 10 else ''} (first at "
                 f"{first}); say which they are with --map OWN=CLASS, or leave them out with "
-                f"--map OWN={LEAVE_OUT}"
+                f"--map OWN={LEAVE_OUT}{self._hint_on_several()}"
             )
         if not self._kept:
             whys = "; ".join(f"{count} left out: {why}" for why, count in self.left_out.items())
@@ -228,6 +229,15 @@ class Intake:
                 f"{self._source.path}: no record is left{f' ({whys})' if whys else ''}; give some "
                 "that can be read"
             )
+
+    def _hint_on_several(self) -> str:
+        """What to do with labels that list several classes; nothing where there are none."""
+        if not any(self._agreed.is_several(name) for name in self._foreign):
+            return ""
+        return (
+            f"; a record has one class: --map '{SEVERAL}={LEAVE_OUT}' leaves out all that have "
+            "several"
+        )
 
     def write_fingerprints(self) -> None:
         """Put the list of users' fingerprints in order, each once."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from fedlens.data.formats.label_names import SEVERAL, label_in, one_hot_columns
 from fedlens.data.formats.records import (
     Found,
     Picture,
@@ -14,6 +16,8 @@ from fedlens.data.formats.records import (
     SourceFormat,
     SourceRecord,
     UnusableRecord,
+    column_named,
+    few_of,
     naming,
 )
 from fedlens.data.registry import DATASETS, format_of
@@ -94,21 +98,29 @@ class RecordSource:
     def _column(
         self, first: SourceRecord, named: str, usual: tuple[str, ...], what: str, more: str
     ) -> str:
-        there = ", ".join(sorted(first.values)) or "none"
-        if named and named not in first.values:
-            raise SourceError(f"{self.path}: has no column {named!r}; there are {there}")
-        found = [name for name in usual if name in first.values]
-        if not (named or found):
+        if named and not all(name in first.values for name in self._columns_of(named, first)):
             raise SourceError(
-                f"{self.path}: which column is the {what}? {naming(what)}"
-                f"{' ' * bool(more)}{more}; there are {there}"
+                f"{self.path}: has no column {named!r}; there are {few_of(first.values)}"
             )
-        return named or found[0]
+        found = named or column_named(first.values, usual)
+        if not found:
+            flags = one_hot_columns(first.values) if what == "label" else []
+            hint = f", such as --{what} {shlex.quote(SEVERAL.join(flags))}" if flags else ""
+            raise SourceError(
+                f"{self.path}: which column is the {what}? {naming(what)}{hint}"
+                f"{' ' * bool(more)}{more}; there are {few_of(first.values)}"
+            )
+        return found
+
+    @staticmethod
+    def _columns_of(named: str, first: SourceRecord) -> list[str]:
+        """The columns of a name: itself, or of ``A|B`` each."""
+        return [named] if named in first.values else named.split(SEVERAL)
 
     def _labelled(self, found: Found, place: int) -> LabelledRecord | UnusableRecord:
         if isinstance(found, UnusableRecord):
             return found
-        label, user = found.values.get(self.label, "").strip(), ""
+        label, user = label_in(found.values, self.label), ""
         if not label:
             return UnusableRecord(found.where, f"no value in {self.label}")
         if self.owner:

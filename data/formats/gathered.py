@@ -23,6 +23,13 @@ from fedlens.data.attributes.options import Options, parse_options
 from fedlens.data.dataset import Dataset, DatasetError, build_dataset
 from fedlens.data.formats.decoding import form_of, pixels_of
 from fedlens.data.formats.formats import LabelledRecord, RecordSource, open_source
+from fedlens.data.formats.label_names import (
+    LEAVE_OUT,
+    SEVERAL,
+    lists_several,
+    one_name_each,
+    renaming,
+)
 from fedlens.data.formats.records import (
     OVERSIZED,
     TEST,
@@ -57,7 +64,9 @@ from fedlens.privatizers.private_data import Split
 SYNONYMS = {"utility": "label", "owner": "user", "file": "image"}
 """Options under the names that they have where filters are spoken of."""
 DEFAULTS = {
-    **dict.fromkeys(("label", "user", "image", "sensitive", "side", "manifest", *SYNONYMS), ""),
+    **dict.fromkeys(
+        ("label", "user", "image", "sensitive", "side", "manifest", "map", *SYNONYMS), ""
+    ),
     "colour": "auto",
     "limit": "0",
 }
@@ -83,6 +92,8 @@ class _Asked:
     """Column of the private attribute; empty for none."""
     parts: tuple[str, ...]
     """Those that are taken."""
+    renamed: dict[str, str] = field(default_factory=dict)
+    """Labels by their other name, or `LEAVE_OUT`."""
 
     def records(self) -> Iterator[LabelledRecord | UnusableRecord]:
         """Records of these parts that have all values, and those that are unusable."""
@@ -90,11 +101,22 @@ class _Asked:
             if isinstance(found, UnusableRecord):
                 yield found
             elif (found.part or TRAIN) in self.parts:
-                yield (
+                yield self._renamed(
                     found
                     if self.private_value(found) or not self.sensitive
                     else UnusableRecord(found.where, f"no value in {self.sensitive}")
                 )
+
+    def _renamed(self, found: LabelledRecord | UnusableRecord) -> LabelledRecord | UnusableRecord:
+        """A record under its label's other name."""
+        if isinstance(found, UnusableRecord) or not self.renamed:
+            return found
+        name = self.renamed.get(found.label)
+        if name is None and SEVERAL in found.label:
+            name = self.renamed.get(SEVERAL)
+        if name == LEAVE_OUT:
+            return UnusableRecord(found.where, f"label {found.label!r}, as map= says")
+        return found if name is None else replace(found, label=name)
 
     def private_value(self, found: LabelledRecord) -> str:
         """The value of a record's private attribute; empty for none."""
@@ -117,6 +139,8 @@ class _Form:
     last: dict[str, int]
     """By part, the largest hash of a record that is taken."""
     notes: list[str]
+    called: dict[str, str] = field(default_factory=dict)
+    """What each label is called."""
 
 
 def _nameless() -> IO[bytes]:
@@ -174,7 +198,10 @@ def load_records(kind: str, argument: str) -> Dataset:
         logging.getLogger(__name__).warning("%s: %s", asked.options.path, note)
     where = asked.options.path
     numbers = {name: number for number, name in enumerate(form.classes)}
-    labels = [np.array([numbers[one] for one in group.labels], np.int64) for group in (train, test)]
+    labels = [
+        np.array([numbers[form.called[one]] for one in group.labels], np.int64)
+        for group in (train, test)
+    ]
     users = np.array([owner_number(one) for one in train.users], np.int64)
     return build_dataset(
         f"{kind}:{where.name}",
@@ -255,7 +282,11 @@ def _asked(
         options.path, kind, label=column["label"], user=column["user"], image=column["image"]
     )
     source = replace(source, needs_user=bool(column["user"]) or _knows_users(source))
-    return _Asked(source, options, column["sensitive"], parts)
+    try:
+        renamed = renaming(column["map"])
+    except ValueError as error:
+        raise SourceError(f"{options.path}: map={column['map']!r}: {error}") from None
+    return _Asked(source, options, column["sensitive"], parts, renamed)
 
 
 def _on_disk(find: Callable[[str], Path] | None, argument: str) -> str:
@@ -278,7 +309,7 @@ def _looked_at(asked: _Asked) -> _Form:
     options, path = asked.options, asked.source.path
     last, notes = _limits(asked)
     sizes: set[tuple[int, int]] = set()
-    classes: set[str] = set()
+    classes: Counter[str] = Counter()
     grey, has_test = True, False
     for found in asked.records():
         if isinstance(found, UnusableRecord) or not _within(found, last):
@@ -289,7 +320,7 @@ def _looked_at(asked: _Asked) -> _Form:
         except (UnreadablePictureError, OversizedPictureError):
             continue  # counted where it is decoded
         grey &= is_grey
-        classes.add(found.label)
+        classes[found.label] += 1
         sizes = sizes | {size} if len(sizes) < SHOWN else sizes
         if len(classes) > MOST_CLASSES:
             raise DatasetError(
@@ -302,8 +333,36 @@ def _looked_at(asked: _Asked) -> _Form:
     side = check_side(asked.source.kind, int(wanted or usual_side(sizes)))
     channels = COLOURS[options.values["colour"]] or (1 if grey else 3)
     fixed = asked.source.format.classes
-    names = fixed if classes <= set(fixed) else tuple(sorted(classes, key=value_order))
-    return _Form(names, channels, side, has_test, last, [*notes, *resizing_note(sizes, side)])
+    called = {name: name for name in fixed}
+    if not classes.keys() <= called.keys():
+        called = _called(path, classes, notes)
+        fixed = tuple(sorted(set(called.values()), key=value_order))
+    return _Form(
+        fixed, channels, side, has_test, last, [*notes, *resizing_note(sizes, side)], called
+    )
+
+
+def _called(path: Path, labels: Counter[str], notes: list[str]) -> dict[str, str]:
+    """What each label is called, with a note on those that are one class.
+
+    Raises:
+        SourceError: some name several classes.
+    """
+    if several := lists_several(labels):
+        count = sum(labels[one] for one in several)
+        raise SourceError(
+            f"{path}: labels such as {several[0]!r} ({count} records) name several classes, and a "
+            f"record has one; map={SEVERAL}:{LEAVE_OUT} behind the path leaves them out, "
+            "map=OWN:CLASS;OWN:CLASS says which class each is"
+        )
+    called = one_name_each(labels)
+    turned = [f"{own!r} as {name!r}" for own, name in called.items() if own != name]
+    if turned:
+        more = ", ..." if len(turned) > EXAMPLES else ""
+        notes.append(
+            f"labels are taken, {', '.join(turned[:EXAMPLES])}{more}: they differ in writing"
+        )
+    return called
 
 
 def _limits(asked: _Asked) -> tuple[dict[str, int], list[str]]:

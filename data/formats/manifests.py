@@ -1,100 +1,272 @@
-"""Pictures that a table names: CSV or Parquet, a row a picture."""
+"""Pictures that a table names, a row a picture, or that lie in the table's own cells."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
+from fedlens.data.formats.named_files import ENDINGS, NamedFiles
+from fedlens.data.formats.pixel_rows import PixelColumns, pixel_columns, pixel_stems, with_scale
 from fedlens.data.formats.records import (
+    TEST,
+    TRAIN,
+    VALIDATION,
     Found,
-    OutsideError,
     SourceColumns,
     SourceError,
     SourceFormat,
     SourceRecord,
     UnusableRecord,
+    alike,
+    column_named,
+    few_of,
     inside,
     naming,
     part_of,
 )
 from fedlens.data.labelled.tables import SUFFIXES, read_rows
 from fedlens.data.spec import DatasetSpec
+from fedlens.privatizers.private_data import PrivateDataError
 
-FILE_COLUMNS = ("file", "path", "filename", "file_name", "image")
-NAMES = ("manifest.csv", "manifest.parquet")
-PART_COLUMNS = ("part", "split")
+FILE_COLUMNS = ("file", "path", "filename", "file_name", "filepath", "image", "img", "image_path")
+USUAL_STEM = "manifest"
+PART_COLUMNS = ("part", "split", "usage", "subset")
+ANNOTATIONS = "annotations"
+"""COCO's folder of tables beside the folders of pictures."""
+HEAD, LOOKED_AT = 2**16, 20
+"""Bytes of a JSON file, and rows of a table, that say what it is."""
+PARTS = (TRAIN, VALIDATION, TEST)
+Row = dict[str, str]
+
+
+@dataclass(frozen=True)
+class _Table:
+    """A table, the folder that its files lie below, and its part (empty: its rows say it)."""
+
+    path: Path
+    root: Path
+    part: str = ""
 
 
 def manifest_records(path: Path, columns: SourceColumns) -> Iterator[Found]:
-    """A table, or a folder with ``manifest.csv``, ``manifest.parquet`` or one such file.
+    """A table, or a folder with ``manifest.csv`` (or another ending), one table, or one a part.
 
-    Files lie below the table's folder; a path that leads out of it is left out and never opened.
-    Values are the table's columns; ``part`` or ``split`` is the part.
+    Files lie below the table's folder (`NamedFiles`); a path that leads out of it is left out and
+    never opened. Where the table has columns of pixels (`pixel_columns`) they are the picture.
+    Values are the table's columns; ``part`` or ``split`` is the part, unless the table's name or
+    folder is one (``train.csv``, ``test/metadata.jsonl``).
 
     Raises:
         SourceError: there is no table, or several, or none of its columns has the files.
-        PrivateDataError: the table cannot be read.
+        PrivateDataError: a table cannot be read.
     """
-    table = path if path.is_file() else _table(path)
-    root, column = table.parent, ""
-    for line, row in read_rows(table):
-        where = f"{table.name} line {line}"
+    tables = [_Table(path, path.parent)] if path.is_file() else _tables(path)
+    for table in tables:
+        yield from _records(path if path.is_dir() else path.parent, table, columns)
+
+
+def _records(top: Path, table: _Table, columns: SourceColumns) -> Iterator[Found]:
+    files = NamedFiles(table.root)
+    column, pixels = "", None
+    title, line = str(table.path.relative_to(top)), 0
+    for line, row in read_rows(table.path):
+        where = f"{title} line {line}"
         if row is None:
             yield UnusableRecord(where, "another number of values than the table has names")
             continue
-        column = column or _file_column(table, row, columns)
-        name = row[column]
-        if not name:
-            yield UnusableRecord(where, "no file is named")
+        if not column and pixels is None:
+            pixels = _pixels(table.path, row, columns)
+            column = "" if pixels else _file_column(table.path, row, columns, files)
+        if pixels is not None:
+            yield _of_pixels(where, row, pixels, _part(table, row))
             continue
-        try:
-            file = inside(root, name, where)
-        except OutsideError:
-            yield UnusableRecord(f"{where} ({name[:80]})", "a path that leads out of the folder")
+        found = files.find(row[column], where)
+        if isinstance(found, UnusableRecord):
+            yield found
             continue
-        part = next((part_of(row[key]) for key in PART_COLUMNS if key in row), "")
-        yield SourceRecord(f"{where} ({name})", file, row, part)
+        yield SourceRecord(f"{where} ({row[column]})", found, row, _part(table, row))
+    if not line:
+        raise SourceError(f"{table.path}: has no rows under its line of names; add some")
 
 
-def _file_column(table: Path, row: dict[str, str], columns: SourceColumns) -> str:
-    if columns.image and columns.image not in row:
-        raise SourceError(f"{table}: has no column {columns.image!r}; there are {', '.join(row)}")
-    found = [name for name in FILE_COLUMNS if name in row]
-    if not (columns.image or found):
+def _pixels(table: Path, first: Row, columns: SourceColumns) -> PixelColumns | None:
+    stem = "" if columns.image in first and not _is_long(first[columns.image]) else columns.image
+    named = bool(columns.image) and not stem
+    found = None if named else pixel_columns(first, stem)
+    if found is None:
+        return None
+    return with_scale(table, found, (row for _, row in read_rows(table) if row is not None))
+
+
+def _is_long(cell: str) -> bool:
+    return len(cell.split()) > LOOKED_AT
+
+
+def _of_pixels(where: str, row: Row, pixels: PixelColumns, part: str) -> Found:
+    held = set(pixels.names)
+    values = {name: value for name, value in row.items() if name not in held}
+    try:
+        return SourceRecord(where, pixels.picture(row), values, part)
+    except ValueError:
+        return UnusableRecord(where, "a pixel that is no number")
+
+
+def _part(table: _Table, row: Row) -> str:
+    if table.part:
+        return table.part
+    name = column_named(row, PART_COLUMNS)
+    return part_of(row[name]) if name else ""
+
+
+def _file_column(table: Path, first: Row, columns: SourceColumns, files: NamedFiles) -> str:
+    """The column of files: the one that is named, a usual one, or the only one that names a file.
+
+    Raises:
+        SourceError: there is none.
+    """
+    there = few_of(first)
+    if any(name.lower().endswith(ENDINGS) for name in first):
         raise SourceError(
-            f"{table}: which column has the files? {naming('image')}; there are {', '.join(row)}"
+            f"{table}: its first line has values ({there}), not names; put a line of names above "
+            "it, such as file,label,user"
         )
-    return columns.image or found[0]
-
-
-def _table(folder: Path) -> Path:
-    found = [folder / name for name in NAMES if (folder / name).is_file()][:1]
-    found = found or sorted(p for p in folder.iterdir() if p.suffix.lower() in SUFFIXES)
-    if len(found) != 1:
-        there = ", ".join(path.name for path in found) or "no table"
+    if len(first) > 2 and all(re.fullmatch(r"[-\d.]+", name) for name in first):
         raise SourceError(
-            f"{folder}: has {there}; give one manifest.csv, or name the table itself as the path"
+            f"{table}: its first line has numbers, not names; put a line of names above it, such "
+            "as label,pixel0,pixel1, and so on"
         )
-    return inside(folder, found[0].name, str(found[0]))
+    if columns.image and columns.image not in first:
+        raise SourceError(f"{table}: has no column {columns.image!r}; there are {there}")
+    usual = columns.image or column_named(first, FILE_COLUMNS)
+    if usual:
+        return usual
+    named = [name for name, cell in first.items() if _names_a_file(cell, files)]
+    if len(named) == 1:
+        return named[0]
+    stems = pixel_stems(first)
+    hint = "".join(
+        f", or pixels by what is before their number: --image {one}" for one in stems[:1]
+    )
+    raise SourceError(
+        f"{table}: which column has the files? {naming('image')}{hint}; there are {there}"
+    )
+
+
+def _names_a_file(cell: str, files: NamedFiles) -> bool:
+    return 2 < len(cell) < 1000 and isinstance(files.find(cell, ""), Path)
+
+
+def _tables(folder: Path) -> list[_Table]:
+    """The tables of a folder.
+
+    Raises:
+        SourceError: there is none, or several of which nothing says which counts.
+    """
+    here = _here(folder)
+    chosen = [one for one in here if alike(one.stem) == USUAL_STEM]
+    if len(chosen) == 1 or len(here) == 1:
+        one = (chosen or here)[0]
+        return [_Table(inside(folder, one.name, str(one)), folder)]
+    parts = [part_of(one.stem) for one in here]
+    if here and len(set(parts)) == len(parts) and set(parts) <= set(PARTS):
+        return [_Table(one, folder, part) for one, part in zip(here, parts, strict=True)]
+    if not here and (found := _further_down(folder)):
+        return found
+    there = ", ".join(path.name for path in here[:LOOKED_AT]) or "no table"
+    raise SourceError(
+        f"{folder}: has {there}; give one manifest.csv, or name the table itself as the path"
+    )
+
+
+def _further_down(folder: Path) -> list[_Table]:
+    """Tables of a folder's parts (``train``, ``test``), or COCO's of instances."""
+    found = []
+    if (folder / ANNOTATIONS).is_dir():
+        coco = [one for one in _here(folder / ANNOTATIONS) if one.stem.startswith("instances")]
+        every = coco or _here(folder / ANNOTATIONS)
+        parts = [next((p for p in PARTS if p[:3] in one.stem.lower()), "") for one in every]
+        if len(every) == 1 or len(set(parts)) == len(parts):
+            return [_Table(one, folder, p) for one, p in zip(every, parts, strict=True)]
+    for one in sorted(folder.iterdir()):
+        if one.is_dir() and part_of(one.name) in PARTS:
+            tables = _here(one)
+            if len(tables) != 1:
+                return []
+            found.append(_Table(tables[0], one, part_of(one.name)))
+    return found
+
+
+def _here(folder: Path) -> list[Path]:
+    """Tables of a folder, by name; JSON only where it has labels of pictures."""
+    return sorted(
+        one
+        for one in folder.iterdir()
+        if one.suffix.lower() in SUFFIXES
+        and not one.name.startswith((".", "~$"))
+        and one.is_file()
+        and (one.suffix.lower() != ".json" or _has_labels(one))
+    )
+
+
+def _has_labels(path: Path) -> bool:
+    """Whether a JSON file is COCO's, or a list of objects as Label Studio exports; by its head."""
+    with path.open("rb") as file:
+        head = file.read(HEAD).lstrip(b"\xef\xbb\xbf \t\r\n")
+    if head.startswith(b"["):
+        return head[1:].lstrip()[:1] == b"{"
+    return head.startswith(b"{") and (
+        b'"images"' in head or b'"annotations"' in head or b'"categories"' in head
+    ) and b'"user_data"' not in head  # fmt: skip
 
 
 def _fits(path: Path) -> bool:
     if path.is_file():
+        if path.suffix.lower() == ".json":
+            return _has_labels(path)
         return path.suffix.lower() in SUFFIXES
-    return any((path / name).is_file() for name in NAMES) or (
-        len([one for one in path.iterdir() if one.suffix.lower() in SUFFIXES]) == 1
-    )
+    try:
+        tables = _tables(path)
+    except SourceError:
+        here = _here(path)
+        return bool(here) and not any(one.is_dir() for one in path.iterdir())
+    return not _has_folders(path) or any(_names_pictures(one) for one in tables)
 
 
-MANIFEST = DatasetSpec(
-    "Pictures with a manifest",
-    format=SourceFormat(
-        _fits,
-        manifest_records,
-        labels=("label", "class", "category", "diagnosis", "target"),
-        users=("user", "user_id", "patient", "patient_id", "subject", "client_id", "owner"),
-    ),
-)
+def _has_folders(path: Path) -> bool:
+    return any(one.is_dir() and not one.name.startswith(".") for one in path.iterdir())
+
+
+def _names_pictures(table: _Table) -> bool:
+    """Whether a table that lies beside folders is of their pictures, and no remark beside them."""
+    if table.path.suffix.lower() in (".json", ".jsonl", ".ndjson") or (
+        alike(table.path.stem) == USUAL_STEM
+    ):
+        return True
+    files = NamedFiles(table.root)
+    try:
+        for _, row in islice(read_rows(table.path), LOOKED_AT):
+            if row is None:
+                continue
+            if column_named(row, FILE_COLUMNS) or pixel_columns(row):
+                return True
+            if any(_names_a_file(cell, files) for cell in row.values()):
+                return True
+    except PrivateDataError:
+        return True  # its reader says what is wrong
+    return False
+
+
+_SPEC = SourceFormat(
+    _fits,
+    manifest_records,
+    labels=("label", "labels", "class", "class_name", "category", "diagnosis", "target", "choice"),
+    users=("user", "user_id", "patient", "patient_id", "subject", "subject_id", "client_id",
+           "owner"),
+)  # fmt: skip
+MANIFEST = DatasetSpec("Pictures with a manifest", format=_SPEC)
 FOLDER = DatasetSpec(
     "Labelled folder",
     format=SourceFormat(_fits, manifest_records, labels=(), users=()),

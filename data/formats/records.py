@@ -6,7 +6,8 @@ lie in the source; `fedlens.data.formats.decoding` makes pixels of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -103,6 +104,27 @@ class SourceFormat:
     users: tuple[str, ...] = ("user",)
     classes: tuple[str, ...] = ()
     found: Callable[[str], Path] | None = None
+
+
+SHOWN = 20
+_BETWEEN = re.compile(r"[\s_-]+")
+
+
+def alike(name: str) -> str:
+    """A column's name without what people write in different ways: capitals, blanks, ``-``."""
+    return _BETWEEN.sub("_", name.strip().casefold())
+
+
+def column_named(there: Iterable[str], usual: Iterable[str]) -> str:
+    """The first of the usual names that is there, as it is written there; empty where none is."""
+    names = {alike(name): name for name in reversed(list(there))}
+    return next((names[alike(one)] for one in usual if alike(one) in names), "")
+
+
+def few_of(names: Iterable[str]) -> str:
+    """Names in a message, of which many may be there."""
+    every = sorted(names)
+    return (", ".join(every[:SHOWN]) or "none") + (", ..." if len(every) > SHOWN else "")
 
 
 def reason(error: BaseException) -> str:

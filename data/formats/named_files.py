@@ -1,0 +1,114 @@
+"""The file that a table's cell names: below the table's folder, however people write it."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from fedlens.data.formats.records import OutsideError, SourceError, UnusableRecord, inside
+from fedlens.data.labelled.pictures import SUFFIXES
+
+ENDINGS = (*SUFFIXES, ".dcm", ".dicom")
+MOST_FILES = 2_000_000
+"""Names that are kept where a table names files without their folders."""
+_URL = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
+_DRIVE = re.compile(r"[A-Za-z]:[\\/]|\\\\")
+_LOCAL, _UPLOAD = "/data/local-files/", "/data/upload/"
+"""How Label Studio names files: below its folder of local files, and those that were uploaded."""
+GONE = "a file that is not there"
+
+
+class NamedFiles:
+    """Finds files below a folder; none outside it is ever opened."""
+
+    def __init__(self, root: Path) -> None:
+        """Look below ``root``."""
+        self._root = root
+        self._by_name: dict[str, list[Path]] | None = None
+
+    def find(self, name: str, where: str) -> Path | UnusableRecord:
+        r"""The file of a cell, or why there is none.
+
+        A cell is a path below the folder, with ``/`` or ``\\``, with its ending or without; a bare
+        name may also lie in a folder further down, if it does so once. Label Studio's own names
+        are understood.
+
+        Raises:
+            SourceError: there are too many files to look among.
+        """
+        place = f"{where} ({name[:80]})"
+        if not name:
+            return UnusableRecord(where, "no file is named")
+        if _DRIVE.match(name):
+            return UnusableRecord(place, "an absolute path of Windows; name files below the folder")
+        if _URL.match(name):
+            return UnusableRecord(place, "an address on another machine; fetch the pictures first")
+        try:
+            for one in _ways(name):
+                if (found := self._direct(one, where)) is not None:
+                    return found
+        except OutsideError:
+            return UnusableRecord(place, "a path that leads out of the folder")
+        few = self._further_down(_ways(name)[-1])
+        if len(few) > 1:
+            return UnusableRecord(place, "a file name that is there several times")
+        return few[0] if few else UnusableRecord(place, GONE)
+
+    def _direct(self, name: str, where: str) -> Path | None:
+        path = inside(self._root, name, where)
+        if _exists(path):
+            return path
+        if path.suffix.lower() in ENDINGS:
+            return None
+        with_ending = (path.with_name(path.name + ending) for ending in ENDINGS)
+        upper = (path.with_name(path.name + ending.upper()) for ending in ENDINGS[:4])
+        return next((one for one in (*with_ending, *upper) if _exists(one)), None)
+
+    def _further_down(self, name: str) -> list[Path]:
+        """Files of a bare name in folders below, two at most."""
+        if "/" in name or "\\" in name:
+            return []
+        if self._by_name is None:
+            self._by_name = self._indexed()
+        return self._by_name.get(name, [])
+
+    def _indexed(self) -> dict[str, list[Path]]:
+        found: dict[str, list[Path]] = {}
+        count = 0
+        for folder, folders, names in os.walk(self._root):
+            folders[:] = sorted(one for one in folders if not one.startswith((".", "__MACOSX")))
+            for name in sorted(names):
+                path = Path(folder, name)
+                if path.suffix.lower() not in ENDINGS or name.startswith("."):
+                    continue
+                count += 1
+                if count > MOST_FILES:
+                    raise SourceError(
+                        f"{self._root}: has over {MOST_FILES} files to look for names among; name "
+                        "each with its folder"
+                    )
+                for key in {name, path.stem}:
+                    if len(few := found.setdefault(key, [])) < 2:
+                        few.append(path)
+        return found
+
+
+def _ways(name: str) -> list[str]:
+    """Paths that a cell may mean, in the order in which they are tried; a bare name last."""
+    if name.startswith(_LOCAL):
+        given = parse_qs(urlsplit(name).query).get("d", [""])[0]
+        return [given.lstrip("/")]
+    if name.startswith(_UPLOAD):
+        plain = unquote(name)
+        return [plain[1:], plain.removeprefix("/data/"), plain.rpartition("/")[2]]
+    plain = name.removeprefix("./")
+    return [plain] if "\\" not in plain else [plain, plain.replace("\\", "/")]
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists() or path.is_symlink()  # of a link that leads nowhere its decoder says
+    except OSError:
+        return False
