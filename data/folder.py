@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from fedlens.data.dataset import Dataset, DatasetError, Images, Labels, build_dataset, check_size
+from fedlens.data.formats.detection import check_no_detection
 from fedlens.data.labelled.pictures import GREY_MODES, SUFFIXES, looked_at, read_square
 from fedlens.data.spec import DatasetSpec
 
@@ -31,6 +32,7 @@ def load_folder(root: Path) -> Dataset:
     """
     if not root.is_dir():
         raise DatasetError(f"{root} is no folder; give image-folder:PATH an existing one")
+    check_no_detection(root)
     if (root / "train").is_dir() and (root / "test").is_dir():
         names = _class_names(root / "train")
         _check_test_classes(root / "test", names)

@@ -125,14 +125,14 @@ class Intake:
         for place, found in enumerate(self._source.records()):
             if place % 1000 == 0:
                 told(place)
-            if isinstance(found, UnusableRecord):
+            if not self._wanted.whole and found.part not in ("", TRAIN):
+                self._leave(found.where, f"of the part {found.part!r} (--whole takes all)", True)
+            elif isinstance(found, UnusableRecord):
                 self._leave(found.where, found.why)
             else:
                 self._take(found)
 
     def _take(self, found: LabelledRecord) -> None:
-        if not self._wanted.whole and found.part not in ("", TRAIN):
-            return self._leave(found.where, f"of the part {found.part!r} (--whole takes all)", True)
         try:
             label = self._agreed.number(found.label)
         except KeyError:

@@ -7,7 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from fedlens.data.formats.detection import check_no_detection
 from fedlens.data.formats.label_names import SEVERAL, label_in, one_hot_columns
+from fedlens.data.formats.packed import is_packed, packed_format
 from fedlens.data.formats.records import (
     Found,
     Picture,
@@ -22,8 +24,22 @@ from fedlens.data.formats.records import (
 )
 from fedlens.data.registry import DATASETS, format_of
 
+PACKED, TREE = "packed", "tree"
 ONE, EACH = "one", "each"
 """Whose records are, where no column says: one user's, or each a user's of its own."""
+
+
+UNREAD = {
+    ".npy": "is one array, without labels; write pictures and labels to one .npz with numpy.savez",
+    **dict.fromkeys((".xls", ".ods"), "is a table that is not read; save it as .xlsx or CSV"),
+    **dict.fromkeys((".rar", ".7z", ".bz2", ".xz", ".zst"), "is packed; unpack it, or pack it as "
+                    ".zip or .tar.gz"),
+    **dict.fromkeys((".pkl", ".pickle", ".pt", ".pth", ".joblib"), "is a pickle, which can run "
+                    "code and is not opened; write it with numpy.savez"),
+    **dict.fromkeys((".tfrecord", ".lmdb", ".mdb", ".beton", ".rec"), "is not read; export it as "
+                    "folders of classes, WebDataset or Parquet"),
+}  # fmt: skip
+"""Files that people bring and that are not read, and what to do."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,13 +138,13 @@ class RecordSource:
             return found
         label, user = label_in(found.values, self.label), ""
         if not label:
-            return UnusableRecord(found.where, f"no value in {self.label}")
+            return UnusableRecord(found.where, f"no value in {self.label}", found.part)
         if self.owner:
             user = ONE if self.owner == ONE else f"record {place}"
         elif self.needs_user:
             user = found.values.get(self.user, "").strip()
             if not user:
-                return UnusableRecord(found.where, f"no value in {self.user}")
+                return UnusableRecord(found.where, f"no value in {self.user}", found.part)
         return LabelledRecord(found.where, found.picture, label, user, found.values, found.part)
 
 
@@ -153,24 +169,37 @@ def open_source(
         raise SourceError(f"{where}: does not exist; give a folder or file of records")
     if not (where.is_file() or where.is_dir()):
         raise SourceError(f"{where}: is no plain file or folder; give one")
-    name = kind or _kind_of(where)
-    return RecordSource(
-        where, name, format_of(name), label, user, owner, needs_user, SourceColumns(image)
-    )
+    if kind == TREE:
+        check_no_detection(where)
+    name = kind or kind_of(where)
+    layout = format_of(name)
+    if kind and kind != PACKED and is_packed(where):
+        layout = packed_format(kind)
+    return RecordSource(where, name, layout, label, user, owner, needs_user, SourceColumns(image))
 
 
-def _kind_of(path: Path) -> str:
+def kind_of(path: Path) -> str:
+    """The format that a path's files are of, the first that fits.
+
+    Raises:
+        SourceError: there is none.
+    """
     if path.is_dir() and next(path.iterdir(), None) is None:
         raise SourceError(f"{path}: is empty; put records into it")
     known: dict[object, str] = {}
     for name in DATASETS:
         found = DATASETS[name].format
         if found is not None and found.fits not in known:
+            if name == TREE:
+                check_no_detection(path)
             if found.fits(path):
                 return name
             known[found.fits] = name
     names = ", ".join(known.values())
+    said = UNREAD.get(path.suffix.lower()) if path.is_file() else None
     raise SourceError(
-        f"{path}: is none of {names}; see the page on providing data, or name the format with "
+        f"{path}: {said}"
+        if said
+        else f"{path}: is none of {names}; see the page on providing data, or name the format with "
         "--format"
     )

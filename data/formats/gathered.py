@@ -98,9 +98,11 @@ class _Asked:
     def records(self) -> Iterator[LabelledRecord | UnusableRecord]:
         """Records of these parts that have all values, and those that are unusable."""
         for found in self.source.records():
+            if (found.part or TRAIN) not in self.parts:
+                continue
             if isinstance(found, UnusableRecord):
                 yield found
-            elif (found.part or TRAIN) in self.parts:
+            else:
                 yield self._renamed(
                     found
                     if self.private_value(found) or not self.sensitive
@@ -359,9 +361,8 @@ def _called(path: Path, labels: Counter[str], notes: list[str]) -> dict[str, str
     turned = [f"{own!r} as {name!r}" for own, name in called.items() if own != name]
     if turned:
         more = ", ..." if len(turned) > EXAMPLES else ""
-        notes.append(
-            f"labels are taken, {', '.join(turned[:EXAMPLES])}{more}: they differ in writing"
-        )
+        few = ", ".join(turned[:EXAMPLES])
+        notes.append(f"labels are written in several ways, and taken {few}{more}")
     return called
 
 

@@ -17,7 +17,7 @@ MOST_FLAGS = 100
 
 
 def loosely(name: str) -> str:
-    """A name without what does not count: capitals, blanks, ``_``, ``-``, and ``.0`` of a number."""
+    """A name without what does not count: capitals, blanks, ``_``, ``-``, a number's ``.0``."""
     name = name.strip()
     if (whole := _WHOLE.fullmatch(name)) is not None:
         return whole[1]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from fedlens.data.formats.detection import is_of_boxes
 from fedlens.data.formats.named_files import ENDINGS, NamedFiles
 from fedlens.data.formats.pixel_rows import PixelColumns, pixel_columns, pixel_stems, with_scale
 from fedlens.data.formats.records import (
@@ -128,6 +129,10 @@ def _file_column(table: Path, first: Row, columns: SourceColumns, files: NamedFi
         SourceError: there is none.
     """
     there = few_of(first)
+    if is_of_boxes(first):
+        raise SourceError(
+            f"{table}: has a row a box, not a row a picture; write a row a picture with its class"
+        )
     if any(name.lower().endswith(ENDINGS) for name in first):
         raise SourceError(
             f"{table}: its first line has values ({there}), not names; put a line of names above "
@@ -205,7 +210,7 @@ def _here(folder: Path) -> list[Path]:
         one
         for one in folder.iterdir()
         if one.suffix.lower() in SUFFIXES
-        and not one.name.startswith((".", "~$"))
+        and not one.name.lower().startswith((".", "~$", "sample_submission"))
         and one.is_file()
         and (one.suffix.lower() != ".json" or _has_labels(one))
     )

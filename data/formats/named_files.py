@@ -17,7 +17,7 @@ _URL = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
 _DRIVE = re.compile(r"[A-Za-z]:[\\/]|\\\\")
 _LOCAL, _UPLOAD = "/data/local-files/", "/data/upload/"
 """How Label Studio names files: below its folder of local files, and those that were uploaded."""
-GONE = "a file that is not there"
+GONE = "no such file"
 
 
 class NamedFiles:

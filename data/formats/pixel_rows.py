@@ -107,13 +107,28 @@ def with_scale(table: Path, found: PixelColumns, rows: Iterable[dict[str, str]])
         whole = whole and bool((numbers == np.rint(numbers)).all())
     if least == math.inf:
         raise SourceError(f"{table}: no row has numbers in all columns of pixels; give such rows")
-    shares = least >= 0 and most <= 1
-    if not shares and not (least >= 0 and DARKEST_WHITE <= most <= 255 and whole):
+    factor = pixel_factor(least, most, whole)
+    if factor is None:
         raise SourceError(
             f"{table}: its pixels are numbers from {least:g} to {most:g}; write whole numbers from "
             "0 (black) to 255 (white), or shares of white from 0 to 1"
         )
-    return PixelColumns(found.names, found.shape, 255.0 if shares else 1.0)
+    return PixelColumns(found.names, found.shape, factor)
+
+
+def pixel_factor(least: float, most: float, whole: bool) -> float | None:
+    """What makes bytes of pixels: 1 where they are whole numbers to 255, 255 of shares of white.
+
+    None where they are neither: a scale that is guessed would be another at each node.
+
+    Args:
+        least: of all of them.
+        most: of all of them.
+        whole: whether each is a whole number.
+    """
+    if least >= 0 and most <= 1:
+        return 255.0
+    return 1.0 if least >= 0 and DARKEST_WHITE <= most <= 255 and whole else None
 
 
 def _split(cell: str) -> list[str]:

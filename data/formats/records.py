@@ -55,10 +55,12 @@ class UnusableRecord:
     Attributes:
         where: file and line or row.
         why: in words that fit many, so that they can be counted.
+        part: as in `SourceRecord`.
     """
 
     where: str
     why: str
+    part: str = ""
 
 
 Found = SourceRecord | UnusableRecord
@@ -138,6 +140,13 @@ def part_of(name: str) -> str:
         if name == known or name.startswith((f"{known}-", f"{known}_", f"{known}.")):
             return known
     return name
+
+
+def part_in(name: str) -> str:
+    """The part that a file's name has a word of, the last one; empty where it has none."""
+    words = (part_of(word) for word in re.split(r"[-_.]", name.lower()))
+    found = [word for word in words if word in (TRAIN, VALIDATION, TEST)]
+    return found[-1] if found else ""
 
 
 def inside(root: Path, name: str, where: str) -> Path:

@@ -10,8 +10,6 @@ import contextlib
 import csv
 import io
 import logging
-import os
-import re
 import shlex
 from collections import Counter
 from dataclasses import dataclass
