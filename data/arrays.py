@@ -137,8 +137,8 @@ def _images(path: Path, key: str, arrays: dict[str, NDArray[np.generic]]) -> NDA
 def _whole(path: Path, key: str, array: NDArray[np.generic]) -> NDArray[np.int64]:
     if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
         raise DatasetError(
-            f"{path}: {key} has type {array.dtype} and shape {array.shape}; give whole numbers [n], or "
-            "name it archive:PATH, which converts"
+            f"{path}: {key} has type {array.dtype} and shape {array.shape}; give whole numbers "
+            "[n], or name it archive:PATH, which converts"
         )
     if array.dtype == np.uint64 and array.size and int(array.max()) > np.iinfo(np.int64).max:
         raise DatasetError(f"{path}: {key} has numbers over 2**63 - 1; number them from 0")

@@ -13,6 +13,7 @@ import re
 import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -256,10 +257,8 @@ def _flat(row: Mapping[str, Any], where: str) -> ImportedLabel | None:
 def _listed(given: object, key: str, where: str) -> list[str]:
     """Texts of a cell: one text, a list, or ``{key: list}``, in a table as JSON."""
     if isinstance(given, str) and given.lstrip()[:1] in ("{", "["):
-        try:
+        with suppress(ValueError, RecursionError):  # else a text that begins so
             given = json.loads(given)
-        except (ValueError, RecursionError):
-            pass  # a text that begins so
     if isinstance(given, dict):
         given = given.get(key)
     if isinstance(given, str):

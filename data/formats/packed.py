@@ -162,7 +162,7 @@ def _unpack_tar(path: Path, folder: Path) -> Iterator[UnusableRecord]:
             if member.islnk() or member.issym():
                 yield UnusableRecord(f"{path.name} {member.name[:200]}", LINK)
             elif member.isreg() and (stream := members.extractfile(member)) is not None:
-                most -= _write(path, folder, member.name, cast(IO[bytes], stream), most)
+                most -= _write(path, folder, member.name, stream, most)
             members.members = []  # type: ignore[attr-defined] # else each one's head is kept
 
 

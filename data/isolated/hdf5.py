@@ -84,7 +84,9 @@ def _scale(groups: dict[str, Any], chosen: str) -> dict[str, Any]:
     least, most, whole = float("inf"), float("-inf"), True
     for group in groups.values():
         found = dict(_sets(group)).get(chosen)
-        for start in range(0, 0 if found is None else len(found), ROWS):
+        if found is None:
+            continue
+        for start in range(0, len(found), ROWS):
             some = np.asarray(found[start : start + ROWS], np.float64)
             least, most = min(least, float(some.min())), max(most, float(some.max()))
             whole = whole and bool((some == np.rint(some)).all())
@@ -94,8 +96,9 @@ def _scale(groups: dict[str, Any], chosen: str) -> dict[str, Any]:
 
 
 def _rows(user: str, sets: dict[str, Any], chosen: str) -> Iterator[Piece]:
-    pictures = sets.get(chosen)
-    count = 0 if pictures is None else len(pictures)
+    if (pictures := sets.get(chosen)) is None:
+        return
+    count = len(pictures)
     columns = {
         name: one for name, one in sets.items()
         if name != chosen and one.shape in ((count,), (count, 1))

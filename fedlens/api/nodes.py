@@ -134,6 +134,7 @@ def check_node(
     federation: Paths | None = None,
     settings: NodePreparation | None = None,
     *,
+    page: Paths | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> tuple[NodeReport, list[str]]:
     """What a prepared store holds and what is wrong with it; or what preparing a source would say.
@@ -142,6 +143,7 @@ def check_node(
         path: a store, or a source of records.
         federation: the contract's file; a store has its own.
         settings: how records are read; None: all as usual.
+        page: a file to write all of it to as one HTML page with pictures, for the owner alone.
         progress: told how many records were looked at.
 
     Returns:
@@ -150,22 +152,37 @@ def check_node(
     Raises:
         FedlensError: it is neither, or nothing of it can be read.
     """
-    from fedlens.client.contract import read_contract
+    from fedlens.client.contract import CONTRACT, read_contract
     from fedlens.client.node.store import is_store
     from fedlens.client.preparing.checking import store_faults
     from fedlens.client.preparing.prepare import look_through
     from fedlens.client.preparing.report import report_on
 
     where, asked = Path(path).expanduser(), settings or NodePreparation()
+    contract = read_contract(Path(federation).expanduser()) if federation else None
     if is_store(where):
-        contract = read_contract(Path(federation)) if federation else None
-        return report_on(where), store_faults(where, contract)
-    if federation is None:
+        report, faults = report_on(where), store_faults(where, contract)
+    elif contract is None:
         raise WrongUse(f"{path}: is no store; to look through records name --federation FILE")
-    found = asked.source(where)
-    wanted = asked.under(read_contract(Path(federation).expanduser()), NO_SECRET)
-    report = look_through(found, wanted, progress or _nothing)
-    return report, report.faults()
+    else:
+        found = asked.source(where)
+        report = look_through(found, asked.under(contract, NO_SECRET), progress or _nothing)
+        faults = report.faults()
+    if page is not None:
+        _write_page(
+            Path(page), str(path), report, contract or read_contract(where / CONTRACT), faults
+        )
+    return report, faults
+
+
+def _write_page(
+    page: Path, title: str, report: NodeReport, contract: FederationContract, faults: list[str]
+) -> None:
+    from fedlens.client.preparing.page import owners_page
+    from fedlens.foundation.files import write_durably
+
+    content = owners_page(title, report, contract, faults)
+    write_durably(page.expanduser(), content.encode(), private=True)
 
 
 def shared_users(mine: Paths, other: Paths) -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedlens.cli import VERBS
-from fedlens.cli.flags import add_json_flag, given_settings
+from fedlens.cli.flags import add_json_flag, file_to_write, given_settings
 from fedlens.cli.output import print_json, say, tell
 from fedlens.foundation.errors import ExitStatus
 
@@ -71,6 +71,8 @@ def _add_check(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     add = parser.add_argument
     add("source", metavar="PATH", help="a store, or a folder or file of records")
     add("--federation", metavar="FILE", help="the federation.toml of all owners")
+    add("--report", metavar="FILE", help="write it as one HTML page too, with pictures, for the "
+        "owner: counts, what was left out and why, how it looks, what will be sent")  # fmt: skip
     _add_source_flags(parser)
     add_json_flag(parser)
     parser.set_defaults(run=run_check)
@@ -140,8 +142,11 @@ def run_check(args: argparse.Namespace) -> int:
     from fedlens.api.nodes import check_node
 
     asked = _preparation(args)
-    report, faults = check_node(args.source, args.federation, asked, progress=_progress)
+    page = None if args.report is None else file_to_write(Path(args.report), "--report")
+    report, faults = check_node(args.source, args.federation, asked, page=page, progress=_progress)
     _show(report)
+    if page is not None:
+        say(f"{page}: a page with figures and pictures of real people, for their owner alone")
     for fault in faults:
         tell(f"wrong: {fault}")
     if args.json:
