@@ -11,9 +11,9 @@ from fedlens.foundation.errors import WrongUse
 class AgreedNames:
     """Agreed names by what an owner calls them.
 
-    A name that is written otherwise only in capitals, blanks, ``_`` and ``-``, or a number with
-    ``.0``, is the same, if that tells the agreed ones apart; others are named by a map, in which
-    `SEVERAL` is every name that lists several, such as ``A|B``.
+    A name that is written otherwise only in capitals, blanks, ``_`` and ``-``, forms of accents or
+    a ``.0`` behind a number is the same, if that tells the agreed ones apart; others are named by
+    a map, in which `SEVERAL` is every name that lists several, such as ``A|B``.
     """
 
     def __init__(self, agreed: Sequence[str], mapped: Mapping[str, str] | None = None) -> None:

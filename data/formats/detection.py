@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from fedlens.data.formats.records import SourceError, alike, part_in
+from fedlens.data.formats.records import SourceError, alike, known_part
 
 PICTURES = {"images", "image", "imgs", "img", "jpegimages"}
 BOXES = {"labels", "annotations"}
@@ -26,7 +26,7 @@ def check_no_detection(path: Path) -> None:
     """
     if not path.is_dir():
         return
-    places = [path, *(one for one in _some(path) if one.is_dir() and part_in(one.name))]
+    places = [path, *(one for one in _some(path) if one.is_dir() and known_part(one.name))]
     for place in places:
         if what := _what(place):
             raise SourceError(f"{path}: {what}; {ADVICE}")

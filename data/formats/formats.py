@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 
+from fedlens.data.formats.decoding import frames_of
 from fedlens.data.formats.detection import check_no_detection
 from fedlens.data.formats.label_names import SEVERAL, label_in, one_hot_columns
 from fedlens.data.formats.packed import is_packed, packed_format
 from fedlens.data.formats.records import (
-    Found,
     Picture,
     SourceColumns,
     SourceError,
@@ -20,13 +22,18 @@ from fedlens.data.formats.records import (
     UnusableRecord,
     column_named,
     few_of,
+    is_someone,
+    is_value,
     naming,
 )
 from fedlens.data.registry import DATASETS, format_of
+from fedlens.foundation.errors import WrongUse
 
 PACKED, TREE = "packed", "tree"
 ONE, EACH = "one", "each"
 """Whose records are, where no column says: one user's, or each a user's of its own."""
+LOOKED_AT = 100
+"""Records whose columns are looked at to know which there are: the first may lack some."""
 
 
 UNREAD = {
@@ -74,7 +81,10 @@ class RecordSource:
         label: column of the class; empty: the first of the format's that is there.
         user: column of the user, likewise.
         owner: `ONE` or `EACH` in place of a column; empty otherwise.
+        user_from_name: what finds the user in a picture's path below the source, in place of a
+            column: the first group of a regular expression, or all that it matches.
         needs_user: whether a record without a user is unusable.
+        each_frame: whether each frame or page of a picture is a record.
         columns: what the reader must know.
     """
 
@@ -84,7 +94,9 @@ class RecordSource:
     label: str = ""
     user: str = ""
     owner: str = ""
+    user_from_name: re.Pattern[str] | None = None
     needs_user: bool = True
+    each_frame: bool = False
     columns: SourceColumns = field(default_factory=SourceColumns)
 
     def records(self) -> Iterator[LabelledRecord | UnusableRecord]:
@@ -98,54 +110,102 @@ class RecordSource:
             if isinstance(found, UnusableRecord):
                 yield found
                 continue
-            chosen = chosen or self._choose(found)
-            yield chosen._labelled(found, place)
+            chosen = chosen or self._choose()
+            labelled = chosen._labelled(found, place)
+            if self.each_frame and isinstance(labelled, LabelledRecord):
+                yield from _each_frame(labelled)
+            else:
+                yield labelled
 
-    def _choose(self, first: SourceRecord) -> RecordSource:
-        """The same with the names of the columns, which its first record tells."""
+    def knows_users(self) -> bool:
+        """Whether the first records have a column that the format takes for the user."""
+        return bool(column_named(self._first_values(), self.format.users))
+
+    def _first_values(self) -> dict[str, str]:
+        """Columns of the first records, each with the first value that it has."""
+        quiet = replace(self.columns, told=lambda _: None)
+        found: dict[str, str] = {}
+        for one in islice(self.format.records(self.path, quiet), LOOKED_AT):
+            for name, value in one.values.items() if isinstance(one, SourceRecord) else ():
+                found[name] = found.get(name) or value
+        return found
+
+    def _choose(self) -> RecordSource:
+        """The same with the names of the columns, which its first records tell."""
+        there = self._first_values()
         user = self.user
-        if self.needs_user and not self.owner:
-            user = self._column(first, self.user, self.format.users, "user", " ".join((
-                "or say --one-user (all records are one person's)",
-                "or --each-record-a-user")))  # fmt: skip
-        label = self._column(first, self.label, self.format.labels, "label", "")
+        if self.needs_user and not (self.owner or self.user_from_name):
+            user = self._column(there, self.user, self.format.users, "user", " ".join((
+                "or with --user-from-name 'person(\\d+)' find it in each file's name, or say",
+                "--one-user (all records are one person's) or --each-record-a-user")))  # fmt: skip
+        flags = SEVERAL.join(one_hot_columns(there))
+        hint = f"; of columns of 0 and 1, one a class: --label {shlex.quote(flags)}" * bool(flags)
+        label = self._column(there, self.label, self.format.labels, "label", hint)
         return replace(self, label=label, user=user)
 
     def _column(
-        self, first: SourceRecord, named: str, usual: tuple[str, ...], what: str, more: str
+        self, there: Mapping[str, str], named: str, usual: tuple[str, ...], what: str, more: str
     ) -> str:
-        if named and not all(name in first.values for name in self._columns_of(named, first)):
+        lacking = [] if named in there else [x for x in named.split(SEVERAL) if x not in there]
+        if named and lacking:
             raise SourceError(
-                f"{self.path}: has no column {named!r}; there are {few_of(first.values)}"
+                f"{self.path}: has no column {lacking[0]!r}; there are {few_of(there)}"
             )
-        found = named or column_named(first.values, usual)
+        found = named or column_named(there, usual)
         if not found:
-            flags = one_hot_columns(first.values) if what == "label" else []
-            hint = f", such as --{what} {shlex.quote(SEVERAL.join(flags))}" if flags else ""
             raise SourceError(
-                f"{self.path}: which column is the {what}? {naming(what)}{hint}"
-                f"{' ' * bool(more)}{more}; there are {few_of(first.values)}"
+                f"{self.path}: which column is the {what}? {naming(what)}"
+                f"{' ' * (bool(more) and more[0] != ';')}{more}; there are {few_of(there)}"
             )
         return found
 
-    @staticmethod
-    def _columns_of(named: str, first: SourceRecord) -> list[str]:
-        """The columns of a name: itself, or of ``A|B`` each."""
-        return [named] if named in first.values else named.split(SEVERAL)
-
-    def _labelled(self, found: Found, place: int) -> LabelledRecord | UnusableRecord:
-        if isinstance(found, UnusableRecord):
-            return found
-        label, user = label_in(found.values, self.label), ""
-        if not label:
-            return UnusableRecord(found.where, f"no value in {self.label}", found.part)
-        if self.owner:
-            user = ONE if self.owner == ONE else f"record {place}"
-        elif self.needs_user:
-            user = found.values.get(self.user, "").strip()
-            if not user:
-                return UnusableRecord(found.where, f"no value in {self.user}", found.part)
+    def _labelled(self, found: SourceRecord, place: int) -> LabelledRecord | UnusableRecord:
+        label = label_in(found.values, self.label)
+        if not (is_value(label) or (label and self._is_class(label))):
+            return UnusableRecord(found.where, _no_value(self.label, label), part=found.part)
+        if self.needs_user or self.owner:
+            user = self._user_of(found, place)
+            if isinstance(user, UnusableRecord):
+                return user
+        else:
+            user = ""
         return LabelledRecord(found.where, found.picture, label, user, found.values, found.part)
+
+    def _user_of(self, found: SourceRecord, place: int) -> str | UnusableRecord:
+        if self.owner:
+            return ONE if self.owner == ONE else f"record {place}"
+        if self.user_from_name is not None:
+            seen = self.user_from_name.search(_name_of(found, self.path))
+            name = (seen[1] if seen.re.groups else seen[0]) if seen else ""
+            why = "no user in its name (--user-from-name)"
+            return name or UnusableRecord(found.where, why, part=found.part)
+        name = found.values.get(self.user, "").strip()
+        if not is_someone(name):
+            return UnusableRecord(found.where, _no_value(self.user, name), part=found.part)
+        return name
+
+    def _is_class(self, name: str) -> bool:
+        return self.columns.is_class is not None and self.columns.is_class(name)
+
+
+def _no_value(column: str, text: str) -> str:
+    return f"no value in {column}" + (f" ({text!r})" if text else "")
+
+
+def _name_of(found: SourceRecord, root: Path) -> str:
+    """A picture's way below its source; of one that is no file, the record's place."""
+    picture = found.picture
+    if not isinstance(picture, Path):
+        return found.values.get("key", found.where)
+    below = picture.is_relative_to(root)
+    return str(picture.relative_to(root)) if below and picture != root else picture.name
+
+
+def _each_frame(found: LabelledRecord) -> Iterator[LabelledRecord]:
+    frames = frames_of(found.picture, found.where)
+    for number, frame in enumerate(frames):
+        where = found.where if len(frames) == 1 else f"{found.where} frame {number}"
+        yield replace(found, picture=frame, where=where)
 
 
 def open_source(
@@ -156,7 +216,9 @@ def open_source(
     user: str = "",
     owner: str = "",
     image: str = "",
+    user_from_name: str = "",
     needs_user: bool = True,
+    each_frame: bool = False,
 ) -> RecordSource:
     """A source, its format found by its files where none is named.
 
@@ -175,7 +237,33 @@ def open_source(
     layout = format_of(name)
     if kind and kind != PACKED and is_packed(where):
         layout = packed_format(kind)
-    return RecordSource(where, name, layout, label, user, owner, needs_user, SourceColumns(image))
+    return RecordSource(
+        path=where,
+        kind=name,
+        format=layout,
+        label=label,
+        user=user,
+        owner=owner,
+        user_from_name=_pattern(user_from_name, user, owner),
+        needs_user=needs_user,
+        each_frame=each_frame,
+        columns=SourceColumns(image, label),
+    )
+
+
+def _pattern(text: str, user: str, owner: str) -> re.Pattern[str] | None:
+    """What finds a user in a file's name; None where a column or nobody does."""
+    if not text:
+        return None
+    if user or owner:
+        raise WrongUse("--user-from-name says whose records are; leave the other such flag out")
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise WrongUse(
+            f"--user-from-name {text!r}: is no regular expression ({error}); write one such as "
+            "'person(\\d+)'"
+        ) from None
 
 
 def kind_of(path: Path) -> str:

@@ -18,8 +18,8 @@ from fedlens.data.formats.records import (
     SourceFormat,
     SourceRecord,
     few_of,
+    known_part,
     naming,
-    part_in,
     reason,
 )
 from fedlens.data.isolated.process import IsolatedError, read_isolated
@@ -69,7 +69,7 @@ def _file(file: Path, image: str) -> Iterator[Found]:
             f"{file}: {head['image']} has numbers from {scale['least']:g} to {scale['most']:g}; "
             "give whole numbers from 0 (black) to 255 (white), or shares of white from 0 to 1"
         )
-    part, row = part_in(file.stem), 0
+    part, row = known_part(file.stem), 0
     for said, content in pieces:
         for values, pixels in _rows(said, content, factor):
             who = f" of {said['user'][:80]}" if said["user"] else ""

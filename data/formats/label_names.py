@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Container, Iterable, Mapping
 
 SEVERAL = "|"
@@ -18,7 +19,7 @@ MOST_FLAGS = 100
 
 def loosely(name: str) -> str:
     """A name without what does not count: capitals, blanks, ``_``, ``-``, a number's ``.0``."""
-    name = name.strip()
+    name = unicodedata.normalize("NFC", name.strip())
     if (whole := _WHOLE.fullmatch(name)) is not None:
         return whole[1]
     return _BETWEEN.sub(" ", name).casefold()

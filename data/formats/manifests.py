@@ -9,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 
 from fedlens.data.formats.detection import is_of_boxes
+from fedlens.data.formats.folders import has_class_folders
 from fedlens.data.formats.named_files import ENDINGS, NamedFiles
 from fedlens.data.formats.pixel_rows import PixelColumns, pixel_columns, pixel_stems, with_scale
 from fedlens.data.formats.records import (
@@ -34,7 +35,7 @@ from fedlens.privatizers.private_data import PrivateDataError
 
 FILE_COLUMNS = ("file", "path", "filename", "file_name", "filepath", "image", "img", "image_path")
 USUAL_STEM = "manifest"
-PART_COLUMNS = ("part", "split", "usage", "subset")
+PART_COLUMNS = ("part", "split", "subset", "set", "partition", "usage")
 ANNOTATIONS = "annotations"
 """COCO's folder of tables beside the folders of pictures."""
 HEAD, LOOKED_AT = 2**16, 20
@@ -236,12 +237,8 @@ def _fits(path: Path) -> bool:
         tables = _tables(path)
     except SourceError:
         here = _here(path)
-        return bool(here) and not any(one.is_dir() for one in path.iterdir())
-    return not _has_folders(path) or any(_names_pictures(one) for one in tables)
-
-
-def _has_folders(path: Path) -> bool:
-    return any(one.is_dir() and not one.name.startswith(".") for one in path.iterdir())
+        return bool(here) and not has_class_folders(path)
+    return not has_class_folders(path) or any(_names_pictures(one) for one in tables)
 
 
 def _names_pictures(table: _Table) -> bool:

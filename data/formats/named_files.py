@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import os
 import re
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from fedlens.data.formats.records import OutsideError, SourceError, UnusableRecord, inside
+from fedlens.data.formats.records import (
+    PATH_OUT,
+    OutsideError,
+    SourceError,
+    UnusableRecord,
+    inside,
+    is_value,
+)
 from fedlens.data.labelled.pictures import SUFFIXES
 
 ENDINGS = (*SUFFIXES, ".dcm", ".dicom")
@@ -39,10 +46,12 @@ class NamedFiles:
             SourceError: there are too many files to look among.
         """
         place = f"{where} ({name[:80]})"
-        if not name:
+        if not is_value(name):
             return UnusableRecord(where, "no file is named")
         if _DRIVE.match(name):
-            return UnusableRecord(place, "an absolute path of Windows; name files below the folder")
+            return UnusableRecord(
+                place, "a path of a Windows machine; name files by their way from the table"
+            )
         if _URL.match(name):
             return UnusableRecord(place, "an address on another machine; fetch the pictures first")
         try:
@@ -50,10 +59,10 @@ class NamedFiles:
                 if (found := self._direct(one, where)) is not None:
                     return found
         except OutsideError:
-            return UnusableRecord(place, "a path that leads out of the folder")
-        few = self._further_down(_ways(name)[-1])
+            return UnusableRecord(place, PATH_OUT)
+        few = self._further_down(PurePosixPath(_ways(name)[-1]))
         if len(few) > 1:
-            return UnusableRecord(place, "a file name that is there several times")
+            return UnusableRecord(place, "several files of this name; name folders too")
         return few[0] if few else UnusableRecord(place, GONE)
 
     def _direct(self, name: str, where: str) -> Path | None:
@@ -66,13 +75,16 @@ class NamedFiles:
         upper = (path.with_name(path.name + ending.upper()) for ending in ENDINGS[:4])
         return next((one for one in (*with_ending, *upper) if _exists(one)), None)
 
-    def _further_down(self, name: str) -> list[Path]:
-        """Files of a bare name in folders below, two at most."""
-        if "/" in name or "\\" in name:
-            return []
+    def _further_down(self, wanted: PurePosixPath) -> list[Path]:
+        """Files further down whose way ends so."""
         if self._by_name is None:
             self._by_name = self._indexed()
-        return self._by_name.get(name, [])
+        folders = wanted.parts[:-1]
+        return [
+            one
+            for one in self._by_name.get(wanted.name, [])
+            if one.parent.parts[len(one.parent.parts) - len(folders) :] == folders
+        ]
 
     def _indexed(self) -> dict[str, list[Path]]:
         found: dict[str, list[Path]] = {}
@@ -90,8 +102,7 @@ class NamedFiles:
                         "each with its folder"
                     )
                 for key in {name, path.stem}:
-                    if len(few := found.setdefault(key, [])) < 2:
-                        few.append(path)
+                    found.setdefault(key, []).append(path)
         return found
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from fedlens.data.formats.dicom import SUFFIXES as DICOM_SUFFIXES
+from fedlens.data.formats.folders import has_class_folders
 from fedlens.data.formats.packed import TARS as ENDINGS
 from fedlens.data.formats.packed import is_webdataset
 from fedlens.data.formats.records import (
@@ -19,7 +20,7 @@ from fedlens.data.formats.records import (
     SourceFormat,
     SourceRecord,
     UnusableRecord,
-    part_in,
+    known_part,
     reason,
 )
 from fedlens.data.formats.unpacking import BoundedReader, is_gzip
@@ -70,7 +71,7 @@ def _shard(shard: Path) -> Iterator[Found]:
 
 def _records(shard: Path, tar: tarfile.TarFile) -> Iterator[Found]:
     key, members = "", dict[str, bytes]()
-    part = part_in(shard.name)
+    part = known_part(shard.name)
     for member in tar:
         tar.members = []  # type: ignore[attr-defined] # else each one's head is kept
         if not member.isreg():
@@ -152,7 +153,7 @@ def _fits(path: Path) -> bool:
     if path.is_file():
         return _is_shard(path) and is_webdataset(path)
     shards = [one for one in path.iterdir() if _is_shard(one)]
-    return bool(shards) and is_webdataset(min(shards))
+    return bool(shards) and not has_class_folders(path) and is_webdataset(min(shards))
 
 
 WEBDATASET = DatasetSpec(

@@ -26,6 +26,7 @@ from fedlens.foundation.errors import FedlensError
 HERE = Path(__file__).parent
 ALIKE = 0.5
 """Correlation with the drawing from which on a picture shows it."""
+NEARLY = 0.05
 REFUSED = "refused"
 
 
@@ -48,8 +49,14 @@ class Case:
     """Which of ``node`` and ``simulation`` are known not to come out so yet."""
     expected: str
 
-    def commands(self, folder: Path) -> list[str]:
-        """Words behind ``fedlens node check`` and ``prepare``, without ``--out``."""
+    @property
+    def folder(self) -> str:
+        """Where it lies: ``name+flag`` is ``name`` with other flags."""
+        return self.name.partition("+")[0]
+
+    @property
+    def words(self) -> list[str]:
+        """What stands behind ``fedlens node check`` and ``prepare``, without ``--out``."""
         return [*shlex.split(self.command), "--federation", "federation.toml"]
 
 
@@ -83,8 +90,8 @@ def read_cases() -> list[Case]:
 def at_node(case: Case, folder: Path, out: Path) -> Outcome:
     """`fedlens node check`, then `prepare`; what they say together, and what the store holds."""
     with contextlib.chdir(folder):
-        checked, said = _ran(["node", "check", *case.commands(folder)])
-        prepared, more = _ran(["node", "prepare", *case.commands(folder), "--out", str(out)])
+        checked, said = _ran(["node", "check", *case.words])
+        prepared, more = _ran(["node", "prepare", *case.words, "--out", str(out)])
     # what check says, prepare says too: the owner may run either
     lines = f"{said}\n{more}"
     if prepared:
@@ -155,8 +162,9 @@ def shown(grey: np.ndarray) -> str:
             seen = np.rot90(drawn if turn < 4 else drawn[:, ::-1], turn)
             alike = float(np.corrcoef(seen.ravel(), grey.ravel())[0, 1])
             for sign in (1, -1):
-                if sign * alike > best:
-                    best = sign * alike
+                upright = NEARLY * ((turn, sign) == (0, 1))  # a drawing of one value has an axis
+                if sign * alike + upright > best:
+                    best = sign * alike + upright
                     what = name if (turn, sign) == (0, 1) else f"{name} turned {turn} {sign}"
     return what if best > ALIKE else f"nothing ({what} {best:.2f})"
 

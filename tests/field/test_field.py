@@ -27,13 +27,13 @@ def judge(case, side, problem):
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_what_a_node_makes_of_it(case, field, tmp_path):
-    found = at_node(case, field / case.name, tmp_path / "store")
+    found = at_node(case, field / case.folder, tmp_path / "store")
     judge(case, "node", found.meets(case.node))
 
 
 @pytest.mark.parametrize("case", [one for one in CASES if one.reader], ids=lambda case: case.name)
 def test_what_a_simulation_reads_of_it(case, field):
-    found = in_simulation(case, field / case.name)
+    found = in_simulation(case, field / case.folder)
     judge(case, "simulation", found.meets(case.simulation))
 
 
