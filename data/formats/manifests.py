@@ -29,7 +29,8 @@ from fedlens.data.formats.records import (
     naming,
     part_of,
 )
-from fedlens.data.labelled.tables import SUFFIXES, read_rows
+from fedlens.data.labelled.delimited import WESTERN, encoding_of
+from fedlens.data.labelled.tables import DELIMITED, SUFFIXES, read_rows
 from fedlens.data.spec import DatasetSpec
 from fedlens.privatizers.private_data import PrivateDataError
 
@@ -73,6 +74,7 @@ def manifest_records(path: Path, columns: SourceColumns) -> Iterator[Found]:
 def _records(top: Path, table: _Table, columns: SourceColumns) -> Iterator[Found]:
     files = NamedFiles(table.root)
     column, pixels = "", None
+    _tell(table.path, columns)
     title, line = str(table.path.relative_to(top)), 0
     for line, row in read_rows(table.path):
         where = f"{title} line {line}"
@@ -92,6 +94,16 @@ def _records(top: Path, table: _Table, columns: SourceColumns) -> Iterator[Found
         yield SourceRecord(f"{where} ({row[column]})", found, row, _part(table, row))
     if not line:
         raise SourceError(f"{table.path}: has no rows under its line of names; add some")
+
+
+def _tell(table: Path, columns: SourceColumns) -> None:
+    """Say what is taken for granted of a table."""
+    if table.suffix.lower() in DELIMITED and encoding_of(table) == WESTERN:
+        columns.told(f"{table.name} is read as Windows-1252: save it as UTF-8 if names look wrong")
+    if table.suffix.lower() == ".json" and _head(table).startswith(b"{"):
+        columns.told(
+            f"{table.name} is COCO's: pictures are taken whole, each of the class of its boxes"
+        )
 
 
 def _pixels(table: Path, first: Row, columns: SourceColumns) -> PixelColumns | None:
@@ -219,13 +231,17 @@ def _here(folder: Path) -> list[Path]:
 
 def _has_labels(path: Path) -> bool:
     """Whether a JSON file is COCO's, or a list of objects as Label Studio exports; by its head."""
-    with path.open("rb") as file:
-        head = file.read(HEAD).lstrip(b"\xef\xbb\xbf \t\r\n")
+    head = _head(path)
     if head.startswith(b"["):
         return head[1:].lstrip()[:1] == b"{"
     return head.startswith(b"{") and (
         b'"images"' in head or b'"annotations"' in head or b'"categories"' in head
     ) and b'"user_data"' not in head  # fmt: skip
+
+
+def _head(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(HEAD).lstrip(b"\xef\xbb\xbf \t\r\n")
 
 
 def _fits(path: Path) -> bool:

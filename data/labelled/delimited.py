@@ -21,6 +21,7 @@ _MARKS = {
     codecs.BOM_UTF16_BE: "utf-16",
 }
 """UTF-32's before UTF-16's, which begins it."""
+WESTERN = "cp1252"
 _HEAD, _BLOCK = 4096, 2**20
 
 
@@ -30,7 +31,7 @@ def delimited_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     Raises:
         OSError, UnicodeDecodeError, csv.Error: it is no such text.
     """
-    with path.open(newline="", encoding=_encoding(path)) as stream:
+    with path.open(newline="", encoding=encoding_of(path)) as stream:
         first = stream.readline()
         said = first.strip()
         if said[:4].casefold() == "sep=" and len(said) == 5:
@@ -55,7 +56,8 @@ def _separator(names: str) -> str:
     return max(SEPARATORS, key=lambda one: len(next(csv.reader([names], delimiter=one), [])))
 
 
-def _encoding(path: Path) -> str:
+def encoding_of(path: Path) -> str:
+    """What a text is written in, by its mark, its head or all of it."""
     with path.open("rb") as file:
         head = file.read(_HEAD)
         for mark, name in _MARKS.items():
@@ -71,5 +73,5 @@ def _encoding(path: Path) -> str:
                 decoder.decode(block)
             decoder.decode(b"", final=True)
         except UnicodeDecodeError:
-            return "cp1252"
+            return WESTERN
     return "utf-8"

@@ -20,7 +20,8 @@ _ISOLATED = {
     ".jsonl": "fedlens.data.isolated.annotations:read_rows",
     ".ndjson": "fedlens.data.isolated.annotations:read_rows",
 }
-SUFFIXES = (".csv", ".tsv", ".parquet", *_ISOLATED)
+DELIMITED = (".csv", ".tsv")
+SUFFIXES = (*DELIMITED, ".parquet", *_ISOLATED)
 KINDS = ".csv, .tsv, .xlsx, .parquet, .arff, .json or .jsonl"
 EXTRA = "pip install 'fedlens[files]'"
 MOST_BYTES = 2**30

@@ -109,7 +109,7 @@ def test_files_are_found_as_people_name_them(tmp_path):
     assert [str(one.picture.relative_to(tmp_path)) for one in read_back[:5]] == [
         "part_1/x1.png", "part_2/x2.png", "img/y.png", "img/y.png", "img/y.png"]  # fmt: skip
     assert [one.why.partition(";")[0] for one in read_back[5:]] == [
-        "a file name that is there several times", "no such file", "an absolute path of Windows",
+        "several files of this name", "no such file", "a path of a Windows machine",
         "an address on another machine", "a path that leads out of the folder"]  # fmt: skip
     assert len(found) == 4
 
