@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedlens.data.formats.pixel_rows import pixel_factor
+from fedlens.data.formats.pixel_rows import pixel_factor, square_of
 from fedlens.data.formats.records import (
     TRAIN,
     Found,
@@ -58,10 +58,14 @@ def npz_records(path: Path, columns: SourceColumns) -> Iterator[Found]:
             f"{path}: which array has the pictures? {naming('image', 'ARRAY')}; there are "
             f"{few_of(there)}"
         )
-    pictures = {name: _mapped(path, name) for name in parts}
-    factor = _factor(path, pictures)
+    pictures = {name: _unfolded(_mapped(path, name)) for name in parts}
+    factors = {
+        kind: _factor(path, {name: one for name, one in pictures.items() if one.dtype == kind})
+        for kind in {one.dtype for one in pictures.values()}
+    }
     for name, part in parts.items():
-        yield from _part(path, there, (name, part), pictures[name], factor)
+        found = pictures[name]
+        yield from _part(path, there, (name, part), found, factors[found.dtype])
 
 
 def _parts(there: list[str], asked: str) -> dict[str, str]:
@@ -89,7 +93,7 @@ def _part(
     held = _columns(path, there, named, len(found))
     for start in range(0, len(found), BLOCK):
         some = found[start : start + BLOCK]
-        if some.dtype != np.uint8:
+        if some.dtype != np.uint8 or factor != 1:
             some = np.rint(factor * np.asarray(some, np.float64)).astype(np.uint8)
         for row, one in enumerate(pictures_of(path, name, some), start=start):
             pixels = one[0] if len(one) == 1 else np.moveaxis(one, 0, 2)
@@ -98,23 +102,31 @@ def _part(
             yield SourceRecord(where, np.asarray(pixels), values, part_of(part))
 
 
+def _unfolded(array: NDArray[Any]) -> NDArray[Any]:
+    """Square pictures whose rows lie behind each other, [n, h * w], as [n, h, w]."""
+    shape = square_of(array.shape[1]) if array.ndim == 2 else None
+    return array if shape is None else array.reshape(len(array), *shape)
+
+
 def _factor(path: Path, pictures: dict[str, NDArray[Any]]) -> float:
-    """What all pictures are multiplied with to be bytes.
+    """What arrays of pictures of one kind of number are multiplied with to be bytes.
 
     Raises:
         SourceError: they are no numbers of that kind.
     """
     least, most, whole = np.inf, -np.inf, True
     for name, array in pictures.items():
-        if array.dtype == np.uint8:
-            return 1.0
         if array.dtype.kind not in "iuf" or array.ndim not in (3, 4):
-            pictures_of(path, name, array[:0] if array.ndim else array)  # says what it should be
+            pictures_of(path, name, array)  # says what it should be
         for start in range(0, len(array), BLOCK):
             some = np.asarray(array[start : start + BLOCK], np.float64)
+            if not bool(np.isfinite(some).all()):
+                raise SourceError(f"{path}: {name} has values that are no numbers; mend them")
             least, most = min(least, float(some.min())), max(most, float(some.max()))
             whole = whole and bool((some == np.rint(some)).all())
             let_go(array)
+            if array.dtype == np.uint8 and most > 1:
+                return 1.0  # bytes, of which no other block says otherwise
     factor = pixel_factor(least, most, whole)
     if factor is None:
         raise SourceError(
@@ -133,6 +145,11 @@ def _columns(
     for name in there:
         for short in () if name == image else _called(name, image, part):
             column = _mapped(path, name)
+            if short in ("label", "user") and column.shape[:1] != (rows,):
+                raise SourceError(
+                    f"{path}: {name} has shape {column.shape} for {rows} pictures in {image}; give "
+                    "one value a picture"
+                )
             if column.dtype.kind not in "iubUSf" or column.shape[:1] != (rows,):
                 continue
             found |= _each(short, column)

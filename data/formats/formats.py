@@ -12,6 +12,7 @@ from pathlib import Path
 from fedlens.data.formats.decoding import frames_of
 from fedlens.data.formats.detection import check_no_detection
 from fedlens.data.formats.label_names import SEVERAL, label_in, one_hot_columns
+from fedlens.data.formats.layouts import is_junk
 from fedlens.data.formats.packed import is_packed, packed_format
 from fedlens.data.formats.records import (
     Picture,
@@ -123,12 +124,16 @@ class RecordSource:
 
     def _first_values(self) -> dict[str, str]:
         """Columns of the first records, each with the first value that it has."""
-        quiet = replace(self.columns, told=lambda _: None)
         found: dict[str, str] = {}
-        for one in islice(self.format.records(self.path, quiet), LOOKED_AT):
-            for name, value in one.values.items() if isinstance(one, SourceRecord) else ():
-                found[name] = found.get(name) or value
+        for one in self._first_records():
+            found = {**one.values, **{name: value for name, value in found.items() if value}}
         return found
+
+    def _first_records(self) -> Iterator[SourceRecord]:
+        quiet = replace(self.columns, told=lambda _: None)
+        for one in islice(self.format.records(self.path, quiet), LOOKED_AT):
+            if isinstance(one, SourceRecord):
+                yield one
 
     def _choose(self) -> RecordSource:
         """The same with the names of the columns, which its first records tell."""
@@ -138,7 +143,7 @@ class RecordSource:
             user = self._column(there, self.user, self.format.users, "user", " ".join((
                 "or with --user-from-name 'person(\\d+)' find it in each file's name, or say",
                 "--one-user (all records are one person's) or --each-record-a-user")))  # fmt: skip
-        flags = SEVERAL.join(one_hot_columns(there))
+        flags = SEVERAL.join(one_hot_columns(one.values for one in self._first_records()))
         hint = f"; of columns of 0 and 1, one a class: --label {shlex.quote(flags)}" * bool(flags)
         label = self._column(there, self.label, self.format.labels, "label", hint)
         return replace(self, label=label, user=user)
@@ -233,6 +238,7 @@ def open_source(
         raise SourceError(f"{where}: is no plain file or folder; give one")
     if kind == TREE:
         check_no_detection(where)
+    where = unwrapped(where, kind)
     name = kind or kind_of(where)
     layout = format_of(name)
     if kind and kind != PACKED and is_packed(where):
@@ -264,6 +270,21 @@ def _pattern(text: str, user: str, owner: str) -> re.Pattern[str] | None:
             f"--user-from-name {text!r}: is no regular expression ({error}); write one such as "
             "'person(\\d+)'"
         ) from None
+
+
+def unwrapped(path: Path, kind: str = "") -> Path:
+    """The only folder in a folder, where that is of a format and the outer one is not.
+
+    Folders of classes say themselves what they pass through.
+    """
+    inside = [one for one in path.iterdir() if not is_junk(one.name)] if path.is_dir() else []
+    if len(inside) != 1 or not inside[0].is_dir() or inside[0].is_symlink():
+        return path
+    names = [kind] if kind else [name for name in DATASETS if name != TREE]
+    fits = [found.fits for name in names if (found := DATASETS[name].format) is not None]
+    if kind == TREE or any(one(path) for one in fits) or not any(one(inside[0]) for one in fits):
+        return path
+    return inside[0]
 
 
 def kind_of(path: Path) -> str:

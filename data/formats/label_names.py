@@ -38,13 +38,15 @@ def label_in(values: Mapping[str, str], column: str) -> str:
     return SEVERAL.join(name for name, cell in cells.items() if cell in _YES)
 
 
-def one_hot_columns(values: Mapping[str, str]) -> list[str]:
-    """Columns of 0 and 1 that may be one class each, by a record's values; none where one is."""
-    flags = [
-        name for name, cell in values.items()
-        if cell.strip().casefold() in ("0", "1", "0.0", "1.0", "true", "false")
-    ]  # fmt: skip
-    return flags if 2 <= len(flags) <= MOST_FLAGS else []
+def one_hot_columns(records: Iterable[Mapping[str, str]]) -> list[str]:
+    """Columns of 0 and 1 that may be one class each, by some records; none where only one is."""
+    flags: dict[str, bool] = {}
+    for values in records:
+        for name, cell in values.items():
+            flag = cell.strip().casefold() in ("0", "1", "0.0", "1.0", "true", "false")
+            flags[name] = flags.get(name, True) and flag
+    found = [name for name, flag in flags.items() if flag]
+    return found if 2 <= len(found) <= MOST_FLAGS else []
 
 
 def names_several(label: str, known: Container[str]) -> bool:

@@ -35,12 +35,19 @@ from fedlens.data.spec import DatasetSpec
 from fedlens.privatizers.private_data import PrivateDataError
 
 FILE_COLUMNS = ("file", "path", "filename", "file_name", "filepath", "image", "img", "image_path")
+IDS = ("id", "image_id", "img_id", "image_name", "image_index", "imageid", "id_code", "isic_id")
+"""Columns of names that may be files'."""
+SHORT = 2
 USUAL_STEM = "manifest"
 PART_COLUMNS = ("part", "split", "subset", "set", "partition", "usage")
 ANNOTATIONS = "annotations"
 """COCO's folder of tables beside the folders of pictures."""
 HEAD, LOOKED_AT = 2**16, 20
 """Bytes of a JSON file, and rows of a table, that say what it is."""
+_BY_FILE = re.compile(
+    rb'\{\s*"[^"]+\.(png|jpe?g|bmp|tiff?|webp|gif|dcm)"\s*:\s*["0-9]', re.IGNORECASE
+)
+"""The beginning of an object of labels by file."""
 PARTS = (TRAIN, VALIDATION, TEST)
 Row = dict[str, str]
 
@@ -72,7 +79,7 @@ def manifest_records(path: Path, columns: SourceColumns) -> Iterator[Found]:
 
 
 def _records(top: Path, table: _Table, columns: SourceColumns) -> Iterator[Found]:
-    files = NamedFiles(table.root)
+    files = NamedFiles(table.root, table.path.stem)
     column, pixels = "", None
     _tell(table.path, columns)
     title, line = str(table.path.relative_to(top)), 0
@@ -100,7 +107,11 @@ def _tell(table: Path, columns: SourceColumns) -> None:
     """Say what is taken for granted of a table."""
     if table.suffix.lower() in DELIMITED and encoding_of(table) == WESTERN:
         columns.told(f"{table.name} is read as Windows-1252: save it as UTF-8 if names look wrong")
-    if table.suffix.lower() == ".json" and _head(table).startswith(b"{"):
+    if (
+        table.suffix.lower() == ".json"
+        and _head(table).startswith(b"{")
+        and not (_BY_FILE.match(_head(table)))
+    ):
         columns.told(
             f"{table.name} is COCO's: pictures are taken whole, each of the class of its boxes"
         )
@@ -161,7 +172,7 @@ def _file_column(table: Path, first: Row, columns: SourceColumns, files: NamedFi
     usual = columns.image or column_named(first, FILE_COLUMNS)
     if usual:
         return usual
-    named = [name for name, cell in first.items() if _names_a_file(cell, files)]
+    named = [name for name in first if _names_a_file(name, first[name], files)]
     if len(named) == 1:
         return named[0]
     stems = pixel_stems(first)
@@ -173,8 +184,9 @@ def _file_column(table: Path, first: Row, columns: SourceColumns, files: NamedFi
     )
 
 
-def _names_a_file(cell: str, files: NamedFiles) -> bool:
-    return 2 < len(cell) < 1000 and isinstance(files.find(cell, ""), Path)
+def _names_a_file(column: str, cell: str, files: NamedFiles) -> bool:
+    """Whether a cell is a file's name; a short one, as classes have, in a column of ids alone."""
+    return (len(cell) > SHORT or alike(column) in IDS) and isinstance(files.find(cell, ""), Path)
 
 
 def _tables(folder: Path) -> list[_Table]:
@@ -234,6 +246,8 @@ def _has_labels(path: Path) -> bool:
     head = _head(path)
     if head.startswith(b"["):
         return head[1:].lstrip()[:1] == b"{"
+    if _BY_FILE.match(head):
+        return True
     return head.startswith(b"{") and (
         b'"images"' in head or b'"annotations"' in head or b'"categories"' in head
     ) and b'"user_data"' not in head  # fmt: skip
@@ -263,14 +277,14 @@ def _names_pictures(table: _Table) -> bool:
         alike(table.path.stem) == USUAL_STEM
     ):
         return True
-    files = NamedFiles(table.root)
+    files = NamedFiles(table.root, table.path.stem)
     try:
         for _, row in islice(read_rows(table.path), LOOKED_AT):
             if row is None:
                 continue
             if column_named(row, FILE_COLUMNS) or pixel_columns(row):
                 return True
-            if any(_names_a_file(cell, files) for cell in row.values()):
+            if any(_names_a_file(name, cell, files) for name, cell in row.items()):
                 return True
     except PrivateDataError:
         return True  # its reader says what is wrong
@@ -280,7 +294,8 @@ def _names_pictures(table: _Table) -> bool:
 _SPEC = SourceFormat(
     _fits,
     manifest_records,
-    labels=("label", "labels", "class", "class_name", "category", "diagnosis", "target", "choice"),
+    labels=("label", "labels", "class", "class_name", "category", "diagnosis", "target", "choice",
+            "class_id", "classid"),
     users=("user", "user_id", "patient", "patient_id", "subject", "subject_id", "client_id",
            "owner"),
 )  # fmt: skip

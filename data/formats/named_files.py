@@ -20,6 +20,8 @@ from fedlens.data.labelled.pictures import SUFFIXES
 ENDINGS = (*SUFFIXES, ".dcm", ".dicom")
 MOST_FILES = 2_000_000
 """Names that are kept where a table names files without their folders."""
+LONGEST = 4096
+"""Letters of a file's name."""
 _URL = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
 _DRIVE = re.compile(r"[A-Za-z]:[\\/]|\\\\")
 _LOCAL, _UPLOAD = "/data/local-files/", "/data/upload/"
@@ -30,9 +32,9 @@ GONE = "no such file"
 class NamedFiles:
     """Finds files below a folder; none outside it is ever opened."""
 
-    def __init__(self, root: Path) -> None:
-        """Look below ``root``."""
-        self._root = root
+    def __init__(self, root: Path, near: str = "") -> None:
+        """Look below ``root``; of several files of a name in a folder called ``near`` first."""
+        self._root, self._near = root, near
         self._by_name: dict[str, list[Path]] | None = None
 
     def find(self, name: str, where: str) -> Path | UnusableRecord:
@@ -48,6 +50,8 @@ class NamedFiles:
         place = f"{where} ({name[:80]})"
         if not is_value(name):
             return UnusableRecord(where, "no file is named")
+        if len(name) > LONGEST:
+            return UnusableRecord(where, "a text that is no file's name")
         if _DRIVE.match(name):
             return UnusableRecord(
                 place, "a path of a Windows machine; name files by their way from the table"
@@ -61,6 +65,8 @@ class NamedFiles:
         except OutsideError:
             return UnusableRecord(place, PATH_OUT)
         few = self._further_down(PurePosixPath(_ways(name)[-1]))
+        if len(few) > 1:
+            few = [one for one in few if self._near in one.parent.parts] or few
         if len(few) > 1:
             return UnusableRecord(place, "several files of this name; name folders too")
         return few[0] if few else UnusableRecord(place, GONE)

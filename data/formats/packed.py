@@ -14,6 +14,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, cast
 
+from fedlens.data.dataset import DatasetError
+from fedlens.data.formats.dicom import SUFFIXES as SCANS
+from fedlens.data.formats.layouts import is_junk
 from fedlens.data.formats.records import (
     Found,
     SourceColumns,
@@ -63,12 +66,13 @@ def is_webdataset(tar: Path) -> bool:
                 if not dot or not member.isreg():
                     continue
                 found = endings.setdefault(stem, set())
-                found.add("picture" if f".{ending.lower()}" in SUFFIXES else f".{ending.lower()}")
+                kind = f".{ending.lower()}"
+                found.add("picture" if kind in (*SUFFIXES, *SCANS) else kind)
                 if "picture" in found and found & set(_COMPANIONS):
                     return True
     except (SourceError, *DAMAGED):
         return True
-    return not any("picture" in one for one in endings.values())
+    return False
 
 
 def packed_format(kind: str) -> SourceFormat:
@@ -108,7 +112,7 @@ def packed_records(path: Path, columns: SourceColumns, kind: str = "") -> Iterat
                     if isinstance(found, UnusableRecord)
                     else replace(found, values=_with_usual(dict(found.values), inner))
                 )
-        except SourceError as error:
+        except DatasetError as error:
             raise SourceError(str(error).replace(name, str(path))) from None
 
 
@@ -121,9 +125,15 @@ def _with_usual(values: dict[str, str], inner: SourceFormat) -> dict[str, str]:
 
 
 def _content(folder: Path) -> Path:
-    """The folder, or the only file in it."""
-    inside = [one for one in folder.iterdir() if not one.name.startswith(("__MACOSX", "."))]
-    return inside[0] if len(inside) == 1 and inside[0].is_file() else folder
+    """The folder, or the only file in it, or a format's only folder."""
+    from fedlens.data.formats.formats import unwrapped
+
+    inside = [one for one in folder.iterdir() if not is_junk(one.name)]
+    if len(inside) != 1 or not inside[0].is_file():
+        return unwrapped(folder)
+    if is_packed(inside[0]):
+        raise SourceError(f"{folder}: is an archive in an archive; unpack it yourself")
+    return inside[0]
 
 
 def _unpack(path: Path, folder: Path) -> Iterator[UnusableRecord]:

@@ -73,10 +73,10 @@ def pixel_columns(first: dict[str, str], stem: str = "") -> PixelColumns | None:
     """
     for name, value in first.items():
         if name.casefold() == (stem or TOGETHER).casefold() and len(_split(value)) >= LEAST:
-            shape = _shape(len(_split(value)))
+            shape = square_of(len(_split(value)))
             return None if shape is None else PixelColumns((name,), shape)
     names = _placed(first) or _numbered(first, (stem,) if stem else STEMS)
-    shape = _shape(len(names))
+    shape = square_of(len(names))
     return None if shape is None else PixelColumns(tuple(names), shape)
 
 
@@ -160,7 +160,7 @@ def _numbered(first: dict[str, str], stems: tuple[str, ...]) -> list[str]:
     return []
 
 
-def _shape(count: int) -> tuple[int, ...] | None:
+def square_of(count: int) -> tuple[int, ...] | None:
     """Height and width (and channels) of a square picture of so many numbers."""
     for channels in (1, 3):
         side = math.isqrt(count // channels)

@@ -42,12 +42,14 @@ def read_rows(path: Path) -> Iterator[Piece]:
 
 
 def _rows(path: Path) -> Any:
-    """A function that gives the rows anew each time."""
+    """A function that gives the rows anew each time; ``{FILE: LABEL}`` has rows too."""
     if path.suffix.lower() in (".jsonl", ".ndjson"):
         return lambda: _of_lines(path)
     said = json.loads(path.read_text(encoding="utf-8-sig"))
     if isinstance(said, dict) and {"images", "annotations", "categories"} <= said.keys():
         found = list(_of_coco(said))
+    elif isinstance(said, dict) and said and all(isinstance(x, str | int) for x in said.values()):
+        found = [{"file": str(name), "label": str(value)} for name, value in said.items()]
     elif isinstance(said, list) and said and all(isinstance(one, dict) for one in said):
         tasks = all(isinstance(one.get("data"), dict) for one in said)
         found = list(_of_tasks(said) if tasks else map(_flat, said))

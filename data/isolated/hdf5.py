@@ -88,10 +88,12 @@ def _scale(groups: dict[str, Any], chosen: str) -> dict[str, Any]:
             continue
         for start in range(0, len(found), ROWS):
             some = np.asarray(found[start : start + ROWS], np.float64)
+            if not bool(np.isfinite(some).all()):
+                raise ValueError("some of its pixels are no numbers")
             least, most = min(least, float(some.min())), max(most, float(some.max()))
             whole = whole and bool((some == np.rint(some)).all())
     if not least <= most:
-        raise ValueError("it has no pixels, or some that are no numbers")
+        raise ValueError("it has no pixels")
     return {"least": least, "most": most, "whole": whole}
 
 

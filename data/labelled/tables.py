@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ EXTRA = "pip install 'fedlens[files]'"
 MOST_BYTES = 2**30
 """Of a file, and of a table's different texts."""
 MOST_ROWS = 5_000_000
+_NUMBER = re.compile(r"-?[\d.]+")
 SHOWN = 20
 """Names of columns in a message."""
 MOST_CELLS = 2**27
@@ -201,6 +203,11 @@ class _Texts:
 def _check_names(path: Path, names: Sequence[str]) -> None:
     named = [name for name in names if name]
     if not named or len(set(named)) < len(named):
+        if len(named) > 2 and all(_NUMBER.fullmatch(name) for name in named):
+            raise PrivateDataError(
+                f"{path}: its first line has numbers, not names; put a line of names above it, "
+                "such as label,pixel0,pixel1, and so on"
+            )
         few = ", ".join(named[:SHOWN]) + (", ..." if len(named) > SHOWN else "")
         raise PrivateDataError(
             f"{path}: its columns are {few or 'without names'}; the first line names each column, "

@@ -8,6 +8,7 @@ import os
 import pickle
 import tarfile
 import zipfile
+from dataclasses import replace
 
 import layouts
 import numpy as np
@@ -143,11 +144,12 @@ def test_tables_of_parts_are_read_together(tmp_path):
 
 def test_one_hot_columns_are_named_together(tmp_path):
     pictures_in(tmp_path, ["a.png"])
-    rows = ["1.0,0.0,m", "0,1,m", "1,1,m", "0,0,m", "0.5,1,m"]
+    rows = ["1.0,0.0,m", "0,1,m", "1,1,m", "0,0,m"]
     text = "file,MEL,NV,sex\n" + "".join(f"a.png,{row}\n" for row in rows)
     (tmp_path / "m.csv").write_text(text)
     with pytest.raises(SourceError, match=r"--label 'MEL\|NV'"):
         read(tmp_path)
+    (tmp_path / "m.csv").write_text(f"{text}a.png,0.5,1,m\n")
     found = read(tmp_path, label="MEL|NV")
     assert [getattr(one, "label", one) for one in found[:3]] == ["MEL", "NV", "MEL|NV"]
     assert reasons(tmp_path, label="MEL|NV") == ["no value in MEL|NV"] * 2
@@ -585,3 +587,74 @@ def test_what_is_not_read_is_said_with_a_way_on(tmp_path, name, said):
     (tmp_path / name).write_bytes(b"x" * 100)
     with pytest.raises(SourceError, match=said):
         read(tmp_path / name)
+
+
+def test_a_published_archive_is_read_as_it_was_fetched(tmp_path):
+    layouts.pickled_cifar(tmp_path / "cifar-100-python")
+    with tarfile.open(tmp_path / "cifar-100-python.tar.gz", "w:gz") as tar:
+        tar.add(tmp_path / "cifar-100-python", "cifar-100-python")
+    (tmp_path / "one").mkdir()
+    (tmp_path / "cifar-100-python").rename(tmp_path / "one" / "cifar-100-python")
+    for path in (tmp_path / "cifar-100-python.tar.gz", tmp_path / "one"):
+        assert [one.label for one in sound(path)] == ["fish", "tree", "fish"]
+
+
+def test_an_archive_in_an_archive_is_refused(tmp_path):
+    packed(tmp_path / "a.zip", {"cat/a.png": b"x"})
+    packed(tmp_path / "b.zip", {"a.zip": (tmp_path / "a.zip").read_bytes()})
+    with pytest.raises(SourceError, match="an archive in an archive"):
+        read(tmp_path / "b.zip")
+
+
+def test_faults_in_an_archive_are_named_by_it_and_not_by_where_it_was_unpacked(tmp_path):
+    packed(tmp_path / "a.zip", {"m.csv": b"file,file\n1,2\n"})
+    with pytest.raises(SourceError, match=f"{tmp_path}/a.zip/m.csv|{tmp_path}/a.zip") as told:
+        read(tmp_path / "a.zip")
+    assert "unpacked-" not in str(told.value)
+
+
+def test_kaggles_ids_are_files_of_the_tables_own_folder(tmp_path):
+    for part in ("train", "test"):
+        pictures_in(tmp_path, [f"{part}/{i}.png" for i in range(3)])
+    (tmp_path / "train.csv").write_text("id,label\n" + "".join(f"{i},cat\n" for i in range(3)))
+    (tmp_path / "test.csv").write_text("id\n0\n1\n2\n")
+    (tmp_path / "sample_submission.csv").write_text("id,label\n0,cat\n")
+    found = read(tmp_path)
+    assert {one.picture.parent.name for one in found if one.part == "train"} == {"train"}
+    assert {one.why for one in found if one.part == "test"} == {"no value in label"}
+
+
+def test_labels_by_file_in_one_object(tmp_path):
+    pictures_in(tmp_path, ["img/a.png", "img/b.png"])
+    (tmp_path / "labels.json").write_text(json.dumps({"a.png": "cat", "b.png": 3}))
+    assert labels(tmp_path) == ["cat", "3"]
+
+
+def test_arrays_that_do_not_fit_each_other_are_said(tmp_path):
+    path, found = tmp_path / "m.npz", layouts.pictures(6)
+    np.savez(path, images=found, labels=np.arange(5))
+    with pytest.raises(SourceError, match=r"labels has shape \(5,\) for 6 pictures"):
+        read(path)
+    np.savez(path, images=np.full((6, 28, 28), np.nan), labels=np.arange(6))
+    with pytest.raises(SourceError, match="values that are no numbers"):
+        read(path)
+    np.savez(path, images=found // 128, labels=np.arange(6))  # 0 and 1: shares, not near black
+    assert sound(path)[0].picture.max() == 255
+    np.savez(path, x_train=found.reshape(6, -1), y_train=np.arange(6))
+    assert np.array_equal(sound(path)[5].picture, found[5])
+    np.savez(path, train_images=found, train_labels=np.arange(6),
+             test_images=found / 255, test_labels=np.arange(6))  # fmt: skip
+    assert np.array_equal(sound(path)[11].picture, found[5])
+
+
+def test_western_text_and_whole_pictures_of_coco_are_told(tmp_path):
+    told = []
+    pictures_in(tmp_path, ["a.png"])
+    (tmp_path / "m.csv").write_bytes("file,label\na.png,Ärger\n".encode("cp1252"))
+    source = open_source(tmp_path, owner="each")
+    list(replace(source, columns=replace(source.columns, told=told.append)).records())
+    coco(tmp_path / "c", "_annotations.coco.json")
+    source = open_source(tmp_path / "c", owner="each")
+    list(replace(source, columns=replace(source.columns, told=told.append)).records())
+    assert [("Windows-1252" in one, "taken whole" in one) for one in told] == [
+        (True, False), (False, True)]  # fmt: skip
