@@ -239,13 +239,24 @@ def _opened(picture: Path | bytes, where: str, *, pixels: bool) -> Any:
         with _BoundedFile(cast(io.RawIOBase, raw)) as file:
             file.where = where
             old = _is_old_dicom(file.peek(HEAD)[:HEAD])
-            return dcmread(file, stop_before_pixels=not pixels, force=old)
+            dataset = dcmread(file, stop_before_pixels=not pixels, force=old)
+            return _with_syntax(dataset) if old else dataset
     except (UnreadablePictureError, OversizedPictureError):
         raise
     except Exception as error:
         raise UnreadablePictureError(
             f"{where}: no readable DICOM file ({reason(error)})", "no readable DICOM file"
         ) from error
+
+
+def _with_syntax(dataset: Any) -> Any:
+    """A file without a head of its own, with how its values are written, as pydicom found it."""
+    from pydicom.uid import ExplicitVRLittleEndian, ImplicitVRLittleEndian
+
+    plain = ImplicitVRLittleEndian if dataset.original_encoding[0] else ExplicitVRLittleEndian
+    if "TransferSyntaxUID" not in dataset.file_meta:
+        dataset.file_meta.TransferSyntaxUID = plain
+    return dataset
 
 
 class _BoundedFile(io.BufferedReader):

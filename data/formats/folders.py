@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,6 +39,9 @@ _STARTS = (
     b"\xff\xd8\xff", b"\x89PNG\r\n", b"GIF8", b"BM", b"II*\0", b"MM\0*", b"\0\0\0\x0cjP  ",
 )  # fmt: skip
 _HEAD = 132
+_MASK = re.compile(
+    r"(.+?)[ _-]?(?:mask|seg|segmentation|gt)(?:_\d+)?$|mask[ _-]?(.+)$", re.IGNORECASE
+)
 
 
 def files_below(folder: Path, depth: int = DEEPEST) -> Iterator[Path | UnusableRecord]:
@@ -111,6 +115,8 @@ def folder_records(path: Path, columns: SourceColumns) -> Iterator[Found]:
         where = str(file.relative_to(path))
         if _leads_out(file, path):
             record: Found = UnusableRecord(where, LINK_OUT)
+        elif _is_mask(file):
+            record = UnusableRecord(where, "a mask of a picture beside it", quiet=True)
         elif not (is_picture(file) or file.is_symlink()):
             record = no_picture(file, where)
         elif not folders:
@@ -150,6 +156,17 @@ def laid_out_files(
             if isinstance(file, Path):
                 where = str(file.relative_to(layout.top))
                 yield UnusableRecord(where, f"in {folder.name!r}, beside the parts", quiet=True)
+
+
+def _is_mask(file: Path) -> bool:
+    """Whether a file is called as the mask of a picture that lies beside it."""
+    found = _MASK.match(file.stem)
+    if found is None:
+        return False
+    stem = found[1] or found[2]
+    return any(
+        file.with_name(f"{stem}{ending}").is_file() for ending in (file.suffix, ".png", ".jpg")
+    )
 
 
 def _leads_out(file: Path, top: Path) -> bool:

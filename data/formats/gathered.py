@@ -43,7 +43,6 @@ from fedlens.data.labelled.labels import (
     TEST_PART,
     OwnRecords,
     deal,
-    left_out,
     numbered,
     owner_number,
     parts_of,
@@ -157,11 +156,11 @@ class _Dealing:
             chosen = name == self.least[1]
         return TEST if chosen else TRAIN
 
-    def check(self, path: Path, records: int) -> None:
+    def check(self, path: Path) -> None:
         """Refuse records of one user alone: none is left for the test."""
         if not self.several:
             raise SourceError(
-                f"{path}: all {records} records are of one user, {self.least[1]!r}, so none is "
+                f"{path}: all records are of one user, {self.least[1]!r}, so none is "
                 "left for the test; name the user's column with ,user=COLUMN, or add a test part"
             )
 
@@ -237,6 +236,9 @@ def load_records(kind: str, argument: str) -> Dataset:
     if test_part == VALIDATION:
         asked.tally.tell("there is no test part: the validation part takes its place")
 
+    if asked.source.needs_user and not (test_part or asked.sensitive):
+        form.dealing.check(asked.source.path)
+
     def part(found: LabelledRecord, key: bytes) -> str:
         if test_part:
             return TEST if found.part == test_part else TRAIN
@@ -251,8 +253,6 @@ def load_records(kind: str, argument: str) -> Dataset:
             f"{asked.source.path}: has no record to train on, and {len(test.labels)} for the test"
             f"{asked.tally.why_none()}; name the folder or file of the training part"
         )
-    if asked.source.needs_user and not test.labels:
-        form.dealing.check(asked.source.path, len(train.labels))
     if len(set(train.labels)) == 1:
         notes.append(
             f"all records are of one class, {train.labels[0]!r}; if classes lie elsewhere, name "
@@ -479,10 +479,7 @@ def _decoded(
             _add(group, asked, form.names.get(found.label, found.label), found, key, pixels)
             if found.user and not asked.source.owner:
                 tally.meet(found.user)
-    notes = [*form.notes, *tally.lines(), *_copies(list(groups.values()))]
-    for why, count in tally.counts.items():
-        left_out(notes, tally.examples.get(why, []), why, count)
-    return groups, notes
+    return groups, [*form.notes, *tally.sentences(), *_copies(list(groups.values()))]
 
 
 def _copies(groups: list[_Group]) -> list[str]:

@@ -6,8 +6,9 @@ Found by the folders' names alone, of which some are looked at: no picture is op
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fedlens.data.formats.records import (
@@ -15,6 +16,7 @@ from fedlens.data.formats.records import (
     TRAIN,
     SourceColumns,
     SourceError,
+    is_filler,
     whole_part,
 )
 
@@ -38,6 +40,8 @@ class Layout:
         beside: folders beside the parts, which are of none of them.
         user_first: whether folders are ``USER/.../CLASS`` rather than ``CLASS/USER``.
         level: how many folders lie above the class's, below a root.
+        between: whether the folders below the class's are all called as one kind of file is
+            (``images``), and name no user.
     """
 
     top: Path
@@ -45,12 +49,18 @@ class Layout:
     beside: tuple[Path, ...] = ()
     user_first: bool = False
     level: int = 0
+    between: bool = False
 
     def values(self, folders: tuple[str, ...]) -> dict[str, str]:
-        """``label`` and ``user`` of a file, by the folders that it lies in below its root."""
+        """``label``, ``user`` and ``below`` of a file, by the folders it lies in below its root.
+
+        ``below`` is the folder below the class's, where the user's is above.
+        """
         found = {"label": folders[self.level]} if len(folders) > self.level else {}
-        rest = folders[: self.level] if self.user_first else folders[1:]
-        return found | ({"user": rest[0]} if rest else {})
+        below = folders[self.level + 1 + self.between :]
+        if not self.user_first:
+            return found | ({"user": below[0]} if below else {})
+        return found | {"user": folders[0]} | ({"below": below[0]} if below else {})
 
 
 def lay_out(top: Path, columns: SourceColumns) -> Layout:
@@ -179,17 +189,36 @@ def _levelled(layout: Layout, columns: SourceColumns) -> Layout:
     """The layout with the level of folders that names the class."""
     root = max((one for _, one in layout.roots), key=lambda one: len(sub_folders(one)))
     tops = sub_folders(root)
-    level = (
-        _level_of_names(tops) if columns.is_class is None and not columns.label
-        else _level_of_classes(tops, columns.is_class)
-    )  # fmt: skip
-    if not level:
-        return layout
-    columns.told(
-        f"folders lie as USER/{'*/' * (level - 1)}CLASS: "
-        f"{', '.join(one.name for one in tops[:3])}, ... are users"
-    )
-    return Layout(layout.top, layout.roots, layout.beside, True, level)
+    if columns.is_class is not None:
+        level = _level_of_classes(tops, columns.is_class)
+    else:
+        level = 0 if columns.label else _level_of_names(tops)
+    if level:
+        under = tops
+        for _ in range(level + 1):
+            under = _below(under)
+        other = " (--user below takes the folders below the class's)" if under else ""
+        columns.told(
+            f"folders lie as USER/{'*/' * (level - 1)}CLASS: {_some(tops)} are users{other}"
+        )
+        return replace(layout, user_first=True, level=level)
+    inner = _below(tops)
+    if columns.is_class is None and len({one.name for one in inner}) < len(inner):
+        columns.told(
+            f"folders are taken as CLASS/USER: {_some(tops)} are classes, {_some(inner)} are users"
+        )
+    fillers = {one.name for one in inner}
+    return replace(layout, between=len(fillers) == 1 and is_filler(next(iter(fillers))))
+
+
+def _some(folders: list[Path]) -> str:
+    names = list(dict.fromkeys(one.name for one in folders))
+    return ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+
+
+def _below(folders: list[Path]) -> list[Path]:
+    """The folders in some of these folders."""
+    return [below for one in folders[:SAMPLED] for below in sub_folders(one)]
 
 
 def _level_of_classes(tops: list[Path], is_class: Callable[[str], bool] | None) -> int:
@@ -200,15 +229,20 @@ def _level_of_classes(tops: list[Path], is_class: Callable[[str], bool] | None) 
     for level in range(3):
         if any(is_class(one.name) for one in now):
             return level
-        now = [below for one in now[:SAMPLED] for below in sub_folders(one)]
+        now = _below(now)
     return 0
 
 
 def _level_of_names(tops: list[Path]) -> int:
-    """1 where the second level has fewer names, each in several folders of the first."""
-    times: dict[str, int] = {}
-    for one in tops[:SAMPLED]:
-        for below in sub_folders(one):
-            times[below.name] = times.get(below.name, 0) + 1
-    few = 1 < len(times) < len(tops)
-    return int(few and min(times.values()) > 1 and len(tops) > 2)
+    """The next level with several names, where these are fewer and come again in several folders.
+
+    A level of one name is passed over. 0 where the first level names the classes.
+    """
+    now = tops
+    for level in range(1, 4):
+        now = _below(now)
+        times = Counter(one.name for one in now)
+        if len(times) > 1:
+            few = len(times) < len(tops) and min(times.values()) > 1
+            return level if few and len(tops) > 2 else 0
+    return 0

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedlens.data.formats.records import UnusableRecord
+from fedlens.data.labelled.labels import left_out
 from fedlens.data.labelled.pictures import BLANK
 
 EXAMPLES = 5
@@ -81,12 +82,19 @@ class LeftOut:
             found.append(f"{what}: {count}: {_few(self._seen[what], count)}")
         alike = [sorted(names) for names in self._folds.values() if len(names) > 1]
         if alike:
-            pairs = ", ".join(" and ".join(map(repr, names[:2])) for names in alike[:EXAMPLES])
+            pairs = ", ".join(" and ".join(map(repr, names[:3])) for names in alike[:EXAMPLES])
             found.append(
                 f"users whose names look alike count as different people: {len(alike)}: {pairs}; "
                 "if they are one person, write the name in one way: what is protected is a user"
             )
         return found
+
+    def sentences(self) -> list[str]:
+        """All of it for people: what was noticed, and what was left out with the first places."""
+        notes = self.lines()
+        for why, count in self.counts.items():
+            left_out(notes, self.examples.get(why, []), why, count)
+        return notes
 
 
 def note_copies(

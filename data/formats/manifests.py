@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fedlens.data.formats.detection import is_of_boxes
 from fedlens.data.formats.folders import has_class_folders
-from fedlens.data.formats.named_files import ENDINGS, NamedFiles
+from fedlens.data.formats.named_files import ENDINGS, NamedFiles, count_unnamed
 from fedlens.data.formats.pixel_rows import PixelColumns, pixel_columns, pixel_stems, with_scale
 from fedlens.data.formats.records import (
     TEST,
@@ -74,12 +74,19 @@ def manifest_records(path: Path, columns: SourceColumns) -> Iterator[Found]:
         PrivateDataError: a table cannot be read.
     """
     tables = [_Table(path, path.parent)] if path.is_file() else _tables(path)
+    seen: set[int] = set()
     for table in tables:
-        yield from _records(path if path.is_dir() else path.parent, table, columns)
+        files = NamedFiles(table.root, table.path.stem, seen)
+        yield from _records(path if path.is_dir() else path.parent, table, columns, files)
+    unnamed = sum(count_unnamed(root, seen) for root in {one.root for one in tables} if seen)
+    if unnamed:
+        names = ", ".join(one.path.name for one in tables)
+        columns.told(f"{unnamed} pictures below {path} are named by no row of {names}")
 
 
-def _records(top: Path, table: _Table, columns: SourceColumns) -> Iterator[Found]:
-    files = NamedFiles(table.root, table.path.stem)
+def _records(
+    top: Path, table: _Table, columns: SourceColumns, files: NamedFiles
+) -> Iterator[Found]:
     column, pixels = "", None
     _tell(table.path, columns)
     title, line = str(table.path.relative_to(top)), 0
@@ -98,6 +105,7 @@ def _records(top: Path, table: _Table, columns: SourceColumns) -> Iterator[Found
         if isinstance(found, UnusableRecord):
             yield found
             continue
+        files.note(found)
         yield SourceRecord(f"{where} ({row[column]})", found, row, _part(table, row))
     if not line:
         raise SourceError(f"{table.path}: has no rows under its line of names; add some")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from fedlens.data.formats.layouts import is_junk
 from fedlens.data.formats.records import (
     PATH_OUT,
     OutsideError,
@@ -32,9 +34,16 @@ GONE = "no such file"
 class NamedFiles:
     """Finds files below a folder; none outside it is ever opened."""
 
-    def __init__(self, root: Path, near: str = "") -> None:
-        """Look below ``root``; of several files of a name in a folder called ``near`` first."""
+    def __init__(self, root: Path, near: str = "", seen: set[int] | None = None) -> None:
+        """Look below ``root``.
+
+        Args:
+            root: the folder.
+            near: a folder in which several files of one name are looked for first.
+            seen: takes note of the files that are named, for `count_unnamed`.
+        """
         self._root, self._near = root, near
+        self._seen = set() if seen is None else seen
         self._by_name: dict[str, list[Path]] | None = None
 
     def find(self, name: str, where: str) -> Path | UnusableRecord:
@@ -85,31 +94,50 @@ class NamedFiles:
         """Files further down whose way ends so."""
         if self._by_name is None:
             self._by_name = self._indexed()
-        folders = wanted.parts[:-1]
+        folders = [one.casefold() for one in wanted.parts[:-1]]
         return [
             one
-            for one in self._by_name.get(wanted.name, [])
-            if one.parent.parts[len(one.parent.parts) - len(folders) :] == folders
+            for one in self._by_name.get(wanted.name.casefold(), [])
+            if [x.casefold() for x in one.parent.parts][len(one.parent.parts) - len(folders) :]
+            == folders
         ]
+
+    def note(self, file: Path) -> None:
+        """Take note of a file that a row names."""
+        if len(self._seen) < MOST_FILES:
+            self._seen.add(hash(file))
 
     def _indexed(self) -> dict[str, list[Path]]:
         found: dict[str, list[Path]] = {}
-        count = 0
-        for folder, folders, names in os.walk(self._root):
-            folders[:] = sorted(one for one in folders if not one.startswith((".", "__MACOSX")))
-            for name in sorted(names):
-                path = Path(folder, name)
-                if path.suffix.lower() not in ENDINGS or name.startswith("."):
-                    continue
-                count += 1
-                if count > MOST_FILES:
-                    raise SourceError(
-                        f"{self._root}: has over {MOST_FILES} files to look for names among; name "
-                        "each with its folder"
-                    )
-                for key in {name, path.stem}:
-                    found.setdefault(key, []).append(path)
+        for number, path in enumerate(_pictures_below(self._root)):
+            if number >= MOST_FILES:
+                raise SourceError(
+                    f"{self._root}: has over {MOST_FILES} files to look for names among; name each "
+                    "with its folder"
+                )
+            for key in {path.name.casefold(), path.stem.casefold()}:
+                found.setdefault(key, []).append(path)
         return found
+
+
+def count_unnamed(root: Path, seen: set[int]) -> int:
+    """How many pictures below a folder are none of those; 0 where there are too many to say."""
+    count = 0
+    for number, file in enumerate(_pictures_below(root)):
+        if number >= MOST_FILES:
+            return 0
+        count += hash(file) not in seen
+    return count
+
+
+def _pictures_below(root: Path) -> Iterator[Path]:
+    """Files with a picture's ending, links left out: they may lead anywhere."""
+    for folder, folders, names in os.walk(root):
+        folders[:] = sorted(one for one in folders if not is_junk(one))
+        for name in sorted(names):
+            path = Path(folder, name)
+            if path.suffix.lower() in ENDINGS and not is_junk(name) and not path.is_symlink():
+                yield path
 
 
 def _ways(name: str) -> list[str]:
@@ -126,6 +154,6 @@ def _ways(name: str) -> list[str]:
 
 def _exists(path: Path) -> bool:
     try:
-        return path.exists() or path.is_symlink()  # of a link that leads nowhere its decoder says
+        return path.is_file() or path.is_symlink()  # of a link that leads nowhere its decoder says
     except OSError:
         return False

@@ -30,7 +30,19 @@ _PARTS = {
 }
 """Words that say which part a file, folder or record is of."""
 _FILLERS = frozenset(
-    ("set", "data", "dataset", "split", "images", "image", "imgs", "img", "pictures", "part")
+    (
+        "set",
+        "data",
+        "dataset",
+        "split",
+        "images",
+        "image",
+        "imgs",
+        "img",
+        "pictures",
+        "part",
+        "files",
+    )
 )
 _WORDS = re.compile(r"[\W_]+|(?<=[a-z])(?=\d)")
 _NO_VALUE = frozenset(("", "nan", "null", "<na>", "n/a", "na", "nat"))
@@ -207,6 +219,11 @@ def whole_part(name: str) -> str:
     """The part that a folder is, of which the whole name says so: ``Training_set``, ``val2017``."""
     words = [word for word in _words(name) if not word.isdecimal() and word not in _FILLERS]
     return _PARTS.get(words[0], "") if len(words) == 1 else ""
+
+
+def is_filler(name: str) -> bool:
+    """Whether a folder's name says no more than that files are in it: ``images``."""
+    return all(word in _FILLERS for word in _words(name))
 
 
 def _words(name: str) -> list[str]:

@@ -154,9 +154,8 @@ def test_what_cannot_be_decoded_is_named_counted_and_left_out(folder, tmp_path):
     assert report.records == 9
     assert report.left_out == {
         "no picture of a known kind, whatever its name says": 1,
-        "a picture that cannot be decoded": 1,
-        "no plain file": 1,
-    }
+        "a picture that cannot be decoded": 1, "no plain file": 1,
+    }  # fmt: skip
     listed = (tmp_path / "store" / "left-out.csv").read_text().splitlines()
     assert [line.partition(" (")[0] for line in listed[1:]] == [
         f"manifest.csv line {line}" for line in (2, 3, 4)
