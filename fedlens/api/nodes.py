@@ -26,15 +26,17 @@ class NodePreparation:
 
     Attributes:
         format: of the source; empty: found by its files.
-        label: column of the class; empty: the usual one of the format.
+        label: column of the class, or of ``A|B`` each a class; empty: the usual one of the format.
         user: column of the user; likewise.
         owner: ``one`` (all records are one person's) or ``each`` (each is a person's of its own),
             where no column says.
         user_from_name: in place of a column, a regular expression that finds the user in a
             picture's path: its first group, or all that it matches.
-        image: column or array of the pictures.
+        image: column or array of the pictures, or what columns of pixels are called before their
+            number.
         sensitive: column of the sensitive attribute; empty: the one of its name.
-        mapped: names of classes here to agreed ones, or to ``-`` to leave them out.
+        mapped: names of classes here to agreed ones, or to ``-`` to leave them out; ``|`` is every
+            label of several classes.
         whole: take in records of validation and test parts too.
         each_frame: take each frame or page of a picture; else the first.
         secret: file of the node's own secret, made where it is not there; by default

@@ -108,11 +108,13 @@ def _add_secret(actions: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def _add_source_flags(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--format", default="", metavar="NAME", help="of the source (default: by its files)")
-    add("--label", default="", metavar="COLUMN", help="of the class (default: the usual one)")
+    add("--label", default="", metavar="COLUMN", help="of the class (default: the usual one); "
+        "of a column a class, of 0 and 1, all of them: 'A|B'")  # fmt: skip
     add("--user", default="", metavar="COLUMN", help="of the user (default: the usual one)")
     add("--user-from-name", default="", metavar="REGEX",
         help="find the user in a file's name, as in 'person(\\d+)'")  # fmt: skip
-    add("--image", default="", metavar="COLUMN", help="of the pictures or their files")
+    add("--image", default="", metavar="COLUMN", help="of the pictures or their files, or what "
+        "stands before the number of columns of pixels")  # fmt: skip
     add("--sensitive", default="", metavar="COLUMN",
         help="of the sensitive attribute (default: the one of its name)")  # fmt: skip
     owner = parser.add_mutually_exclusive_group()
@@ -121,7 +123,8 @@ def _add_source_flags(parser: argparse.ArgumentParser) -> None:
     owner.add_argument("--each-record-a-user", action="store_const", dest="owner", const="each",
                        help="each record is a person's of its own")  # fmt: skip
     add("--map", action="append", default=[], dest="mapped", metavar="OWN=CLASS",
-        help="which agreed class a label is, or - to leave it out; may be given often")  # fmt: skip
+        help="which agreed class a label is, or - to leave it out; | is every label of several "
+        "classes; may be given often")  # fmt: skip
     add("--whole", action="store_true", help="take in validation and test parts too")
     add("--each-frame", action="store_true", help="take each frame or page of a picture")
 
