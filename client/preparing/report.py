@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import io
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -14,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from fedlens.client.node.store import LOOKS, open_store
+from fedlens.client.node.store import LEFT_OUT, LOOKS, open_store
+from fedlens.data.formats.left_out import EXAMPLES
 from fedlens.models.shapes import ImageShape
 
 ROWS = 65_536
@@ -93,7 +96,7 @@ def report_on(
     examples: Mapping[str, Sequence[str]] | None = None,
     notes: Sequence[str] = (),
 ) -> NodeReport:
-    """What a store holds, counted a part at a time.
+    """What a store holds, counted a part at a time; what was left out, as its list says.
 
     Raises:
         NodeDataError: as `open_store`.
@@ -103,6 +106,8 @@ def report_on(
     names = store.contract.classes
     counts = np.zeros(len(names), np.int64)
     sheet = path / LOOKS
+    if left_out is None:
+        left_out, examples = _listed(path / LEFT_OUT)
     for start in range(0, len(labels), ROWS):
         counts += np.bincount(labels[start : start + ROWS], minlength=len(names))
     held = np.diff(offsets) if len(offsets) > 1 else np.zeros(1, np.int64)
@@ -117,6 +122,19 @@ def report_on(
         notes=list(notes),
         looks=sheet.read_bytes() if sheet.is_file() else b"",
     )
+
+
+def _listed(path: Path) -> tuple[Counter[str], dict[str, list[str]]]:
+    """Counts of a store's list of what was left out, and places of the first few, by why."""
+    counts: Counter[str] = Counter()
+    examples: dict[str, list[str]] = {}
+    with suppress(OSError, UnicodeDecodeError, csv.Error), path.open(encoding="utf-8") as file:
+        for row in csv.reader(file):
+            if len(row) == 2 and row != ["where", "why"]:
+                counts[row[1]] += 1
+                if counts[row[1]] <= EXAMPLES:
+                    examples.setdefault(row[1], []).append(row[0])
+    return counts, examples
 
 
 class Looks:
