@@ -25,9 +25,9 @@ from fedlens.data.formats.decoding import form_of, pixels_of
 from fedlens.data.formats.formats import LabelledRecord, RecordSource, open_source
 from fedlens.data.formats.label_names import (
     LEAVE_OUT,
-    SEVERAL,
-    lists_several,
+    check_one_class,
     one_name_each,
+    renamed,
     renaming,
 )
 from fedlens.data.formats.left_out import LeftOut, digest_of, note_copies
@@ -111,12 +111,10 @@ class _Asked:
 
     def _renamed(self, found: LabelledRecord) -> LabelledRecord | UnusableRecord:
         """A record under its label's other name."""
-        name = self.renamed.get(found.label)
-        if name is None and SEVERAL in found.label:
-            name = self.renamed.get(SEVERAL)
+        name = renamed(found.label, self.renamed)
         if name == LEAVE_OUT:
             return UnusableRecord(found.where, f"label {found.label!r}, as map= says")
-        return found if name is None else replace(found, label=name)
+        return found if name == found.label else replace(found, label=name)
 
     def private_value(self, found: LabelledRecord) -> str:
         """The value of a record's private attribute; empty for none."""
@@ -354,12 +352,8 @@ def _asked(
     )
     source = replace(source, columns=replace(source.columns, told=tally.tell))
     known = bool(column["user"] or source.user_from_name) or source.knows_users()
-    try:
-        renamed = renaming(column["map"])
-    except ValueError as error:
-        raise SourceError(f"{options.path}: map={column['map']!r}: {error}") from None
     source = replace(source, needs_user=known)
-    return _Asked(source, options, column["sensitive"], parts, tally, renamed)
+    return _Asked(source, options, column["sensitive"], parts, tally, renaming(column["map"]))
 
 
 def _on_disk(find: Callable[[str], Path] | None, argument: str) -> str:
@@ -405,7 +399,7 @@ def _looked_at(asked: _Asked) -> _Form:
     fixed = asked.source.format.classes
     names = {one: one for one in labels}
     if not labels.keys() <= set(fixed):
-        _check_one_class(path, labels)
+        check_one_class(path, labels)
         names = one_name_each(labels)
     several = sorted(one for one in labels if names[one] != one)
     if several:
@@ -414,17 +408,6 @@ def _looked_at(asked: _Asked) -> _Form:
         )
     notes += resizing_note(sizes, side)
     return _Form(fixed, names, channels, side, parts, last, dealing, notes)
-
-
-def _check_one_class(path: Path, labels: Counter[str]) -> None:
-    """Refuse labels that name several classes."""
-    if several := lists_several(labels):
-        count = sum(labels[one] for one in several)
-        raise SourceError(
-            f"{path}: labels such as {several[0]!r} ({count} records) name several classes, and a "
-            f"record has one; map={SEVERAL}:{LEAVE_OUT} behind the path leaves them out, "
-            "map=OWN:CLASS;OWN:CLASS says which class each is"
-        )
 
 
 def _limits(asked: _Asked) -> tuple[dict[str, int], list[str]]:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Container, Iterable, Mapping
+from pathlib import Path
+
+from fedlens.data.formats.records import SourceError
 
 SEVERAL = "|"
 """Between the names of several classes, and of the columns of which each is one class; as a name
@@ -84,17 +87,41 @@ def renaming(text: str) -> dict[str, str]:
     """``OWN:CLASS;OWN:CLASS`` as a map.
 
     Raises:
-        ValueError: one is no such pair.
+        SourceError: one is no such pair.
     """
     pairs = [one.rpartition(":") for one in text.split(";") if one.strip()]
     if not all(own.strip() and name.strip() for own, _, name in pairs):
-        raise ValueError("write map=OWN:CLASS;OWN:CLASS, and - for a class to leave records out")
+        raise SourceError(
+            f"map={text!r}: write map=OWN:CLASS;OWN:CLASS, and {LEAVE_OUT} for a class to leave "
+            "records out"
+        )
     return {own.strip(): name.strip() for own, _, name in pairs}
 
 
-def lists_several(labels: Iterable[str]) -> list[str]:
-    """Those labels that name several of the others."""
-    every = list(labels)
-    known = {loosely(one) for one in every if len(_LISTED.split(one)) == 1}
-    sure = [one for one in every if SEVERAL in one]
-    return sure or [one for one in every if names_several(one, known)]
+def renamed(label: str, names: Mapping[str, str]) -> str:
+    """A label's other name by a map, or itself."""
+    if label in names:
+        return names[label]
+    return names.get(SEVERAL, label) if SEVERAL in label else label
+
+
+def check_one_class(path: Path, labels: Mapping[str, int]) -> None:
+    """Refuse labels that name several of the others' classes.
+
+    Args:
+        path: of the source.
+        labels: how often each comes.
+
+    Raises:
+        SourceError: some do.
+    """
+    known = {loosely(one) for one in labels if len(_LISTED.split(one)) == 1}
+    several = [one for one in labels if SEVERAL in one]
+    several = several or [one for one in labels if names_several(one, known)]
+    if several:
+        count = sum(labels[one] for one in several)
+        raise SourceError(
+            f"{path}: labels such as {several[0]!r} ({count} records) name several classes, and a "
+            f"record has one; map={SEVERAL}:{LEAVE_OUT} behind the path leaves them out, "
+            "map=OWN:CLASS;OWN:CLASS says which class each is"
+        )

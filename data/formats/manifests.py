@@ -87,7 +87,7 @@ def manifest_records(path: Path, columns: SourceColumns) -> Iterator[Found]:
 def _records(
     top: Path, table: _Table, columns: SourceColumns, files: NamedFiles
 ) -> Iterator[Found]:
-    column, pixels = "", None
+    column, pixels, part_column = "", None, ""
     _tell(table.path, columns)
     title, line = str(table.path.relative_to(top)), 0
     for line, row in read_rows(table.path):
@@ -97,16 +97,17 @@ def _records(
             continue
         if not column and pixels is None:
             pixels = _pixels(table.path, row, columns)
+            part_column = column_named(row, PART_COLUMNS)
             column = "" if pixels else _file_column(table.path, row, columns, files)
         if pixels is not None:
-            yield _of_pixels(where, row, pixels, _part(table, row))
+            yield _of_pixels(where, row, pixels, _part(table, row, part_column))
             continue
         found = files.find(row[column], where)
         if isinstance(found, UnusableRecord):
             yield found
             continue
         files.note(found)
-        yield SourceRecord(f"{where} ({row[column]})", found, row, _part(table, row))
+        yield SourceRecord(f"{where} ({row[column]})", found, row, _part(table, row, part_column))
     if not line:
         raise SourceError(f"{table.path}: has no rows under its line of names; add some")
 
@@ -131,7 +132,7 @@ def _pixels(table: Path, first: Row, columns: SourceColumns) -> PixelColumns | N
     found = None if named else pixel_columns(first, stem)
     if found is None:
         return None
-    return with_scale(table, found, (row for _, row in read_rows(table) if row is not None))
+    return with_scale(table, found)
 
 
 def _is_long(cell: str) -> bool:
@@ -147,11 +148,8 @@ def _of_pixels(where: str, row: Row, pixels: PixelColumns, part: str) -> Found:
         return UnusableRecord(where, "a pixel that is no number")
 
 
-def _part(table: _Table, row: Row) -> str:
-    if table.part:
-        return table.part
-    name = column_named(row, PART_COLUMNS)
-    return part_of(row[name]) if name else ""
+def _part(table: _Table, row: Row, column: str) -> str:
+    return table.part or (part_of(row[column]) if column else "")
 
 
 def _file_column(table: Path, first: Row, columns: SourceColumns, files: NamedFiles) -> str:

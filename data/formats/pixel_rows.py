@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedlens.data.formats.records import SourceError
+from fedlens.data.labelled.tables import read_rows
 
 LEAST, MOST = 49, 2**20
 """Pixels of a picture: 7 x 7 to a million."""
@@ -46,7 +47,7 @@ class PixelColumns:
         """
         cells = [row[name] for name in self.names] if len(self.names) > 1 else _split(
             row[self.names[0]])  # fmt: skip
-        found = np.array(cells, np.float64)
+        found = np.array(list(map(float, cells)), np.float64)
         if found.size != math.prod(self.shape) or not bool(np.isfinite(found).all()):
             raise ValueError("no pixels")
         return found
@@ -88,23 +89,16 @@ def pixel_stems(first: dict[str, str]) -> list[str]:
     return [stem for stem in stems if pixel_columns(first, stem) is not None]
 
 
-def with_scale(table: Path, found: PixelColumns, rows: Iterable[dict[str, str]]) -> PixelColumns:
+def with_scale(table: Path, found: PixelColumns) -> PixelColumns:
     """The same with its factor: whole numbers to 255 are bytes, numbers to 1 shares of white.
 
     All rows count, so that pictures are as bright beside each other as they were.
 
     Raises:
         SourceError: they are neither, or no row has pixels.
+        PrivateDataError: the table cannot be read.
     """
-    least, most = math.inf, -math.inf
-    whole = True
-    for row in rows:
-        try:
-            numbers = found.numbers(row)
-        except ValueError:
-            continue
-        least, most = min(least, float(numbers.min())), max(most, float(numbers.max()))
-        whole = whole and bool((numbers == np.rint(numbers)).all())
+    least, most, whole = _range(table, table.stat().st_mtime_ns, found)
     if least == math.inf:
         raise SourceError(f"{table}: no row has numbers in all columns of pixels; give such rows")
     factor = pixel_factor(least, most, whole)
@@ -114,6 +108,20 @@ def with_scale(table: Path, found: PixelColumns, rows: Iterable[dict[str, str]])
             "0 (black) to 255 (white), or shares of white from 0 to 1"
         )
     return PixelColumns(found.names, found.shape, factor)
+
+
+@lru_cache(maxsize=8)  # a source is read several times
+def _range(table: Path, changed: int, found: PixelColumns) -> tuple[float, float, bool]:
+    """The least and the greatest of a table's pixels, and whether each is whole."""
+    least, most, whole = math.inf, -math.inf, True
+    for _, row in read_rows(table):
+        try:
+            numbers = found.numbers(row or {})
+        except (KeyError, ValueError):
+            continue
+        least, most = min(least, float(numbers.min())), max(most, float(numbers.max()))
+        whole = whole and bool((numbers == np.rint(numbers)).all())
+    return least, most, whole
 
 
 def pixel_factor(least: float, most: float, whole: bool) -> float | None:

@@ -10,6 +10,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -168,6 +169,7 @@ SHOWN = 20
 _BETWEEN = re.compile(r"[\s_-]+")
 
 
+@lru_cache(maxsize=4096)
 def alike(name: str) -> str:
     """A column's name without what people write in different ways: capitals, blanks, ``-``."""
     return _BETWEEN.sub("_", name.strip().casefold())
