@@ -234,8 +234,8 @@ class Intake:
             raise PrepareError(
                 f"{self._source.path}: labels {', '.join(few)}{more} are none of the agreed "
                 f"classes {', '.join(agreed[:10])}{', ...' if len(agreed) > 10 else ''} (first at "
-                f"{first}); say which they are with --map OWN=CLASS, or leave them out with "
-                f"--map OWN={LEAVE_OUT}{self._hint_on_several()}"
+                f"{first}{self._granted()}); say which they are with --map OWN=CLASS, or leave "
+                f"them out with --map OWN={LEAVE_OUT}{self._hint_on_several()}"
             )
         if not self._kept:
             raise PrepareError(
@@ -251,6 +251,10 @@ class Intake:
             f"; a record has one class: --map '{SEVERAL}={LEAVE_OUT}' leaves out all that have "
             "several"
         )
+
+    def _granted(self) -> str:
+        """What a reader took for granted, behind what is refused."""
+        return "".join(f"; {note}" for note in self.tally.notes[:2])
 
     def compare(self) -> None:
         """Count copies among what was taken in."""

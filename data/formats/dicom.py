@@ -363,5 +363,5 @@ def _fits(path: Path) -> bool:
 
 DICOM = DatasetSpec(
     "DICOM files",
-    format=SourceFormat(_fits, dicom_records, labels=("label", "folder"), users=("PatientID",)),
+    format=SourceFormat(_fits, dicom_records, labels=("label",), users=("PatientID",)),
 )

@@ -185,7 +185,14 @@ def has_class_folders(path: Path) -> bool:
 
 
 def _fits(path: Path) -> bool:
-    return path.is_dir()
+    """Whether a folder has folders, or pictures of any kind: it says why those are not read."""
+    if not path.is_dir():
+        return False
+    return any(entry.is_dir() or _looks_so(Path(entry.path)) for entry in entries(path))
+
+
+def _looks_so(file: Path) -> bool:
+    return file.suffix.lower() in SUFFIXES or ending_of(file) in CONVERTED
 
 
 TREE = DatasetSpec("Class folders, resized", format=SourceFormat(_fits, folder_records))

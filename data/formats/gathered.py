@@ -376,12 +376,12 @@ def _looked_at(asked: _Asked) -> _Form:
             continue
         if not _within(found, last):
             continue
-        dealing.meet(found.user or found.where)
         try:
             is_grey, size = form_of(found.picture, found.where)
         except (UnreadablePictureError, OversizedPictureError) as error:
             seen.leave(found.where, error.why)  # told where it is decoded
             continue
+        dealing.meet(found.user or found.where)
         grey &= is_grey
         parts.add(found.part)
         labels[found.label] += 1

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from fedlens.data.formats.records import (
     LINK_OUT,
-    TRAIN,
     SourceColumns,
     SourceError,
     is_filler,
@@ -156,17 +155,32 @@ def _is_wrapper(only: Path, columns: SourceColumns) -> bool:
     if whole_part(only.name) and not _same_again(only):
         return False
     if columns.is_class is not None:
-        return not columns.is_class(only.name)
+        if columns.is_class(only.name):
+            return False
+        if _has_classes(only, columns.is_class):
+            return True
+    if is_filler(only.name):
+        return True
     inner = sub_folders(only)[:SAMPLED]
     if _same_again(only) or any(whole_part(one.name) for one in inner):
         return True
     if len(inner) > 1 and any(sub_folders(one) for one in inner):
         return True
-    if inner:
+    if inner and columns.is_class is None:
         columns.told(
             f"one class, {only.name!r}, and its folders as users; if they are the classes, name "
             f"{only} as the path"
         )
+    return False
+
+
+def _has_classes(folder: Path, is_class: Callable[[str], bool]) -> bool:
+    """Whether classes or parts lie in a folder, at most three folders down."""
+    now = [folder]
+    for _ in range(3):
+        now = _below(now)
+        if any(is_class(one.name) or whole_part(one.name) for one in now):
+            return True
     return False
 
 
@@ -177,12 +191,13 @@ def _same_again(folder: Path) -> bool:
 
 def _parts(below: list[Path], columns: SourceColumns) -> list[tuple[str, Path]]:
     """Folders that are parts; none where they are classes."""
-    if columns.is_class is not None and below and all(columns.is_class(p.name) for p in below):
+    is_class = columns.is_class
+    if is_class is not None and below and all(is_class(one.name) for one in below):
         return []
     found = [(whole_part(one.name), one) for one in below if whole_part(one.name)]
-    names = {part for part, _ in found}
-    all_are = len(found) == len(below)
-    return found if (TRAIN in names and (all_are or len(names) > 1)) or len(names) > 1 else []
+    several = len({part for part, _ in found}) > 1
+    no_class = is_class is not None and not any(is_class(one.name) for one in below)
+    return found if several or no_class or len(found) == len(below) else []
 
 
 def _levelled(layout: Layout, columns: SourceColumns) -> Layout:
@@ -203,12 +218,14 @@ def _levelled(layout: Layout, columns: SourceColumns) -> Layout:
         )
         return replace(layout, user_first=True, level=level)
     inner = _below(tops)
+    fillers = {one.name for one in inner}
+    if len(fillers) == 1 and is_filler(next(iter(fillers))):
+        return replace(layout, between=True)
     if columns.is_class is None and len({one.name for one in inner}) < len(inner):
         columns.told(
             f"folders are taken as CLASS/USER: {_some(tops)} are classes, {_some(inner)} are users"
         )
-    fillers = {one.name for one in inner}
-    return replace(layout, between=len(fillers) == 1 and is_filler(next(iter(fillers))))
+    return layout
 
 
 def _some(folders: list[Path]) -> str:

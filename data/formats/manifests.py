@@ -10,6 +10,7 @@ from pathlib import Path
 
 from fedlens.data.formats.detection import is_of_boxes
 from fedlens.data.formats.folders import has_class_folders
+from fedlens.data.formats.layouts import sub_folders
 from fedlens.data.formats.named_files import ENDINGS, NamedFiles, count_unnamed
 from fedlens.data.formats.pixel_rows import PixelColumns, pixel_columns, pixel_stems, with_scale
 from fedlens.data.formats.records import (
@@ -42,6 +43,8 @@ USUAL_STEM = "manifest"
 PART_COLUMNS = ("part", "split", "subset", "set", "partition", "usage")
 ANNOTATIONS = "annotations"
 """COCO's folder of tables beside the folders of pictures."""
+MOST_FOLDERS = 64
+"""Folders that are looked into for a table."""
 HEAD, LOOKED_AT = 2**16, 20
 """Bytes of a JSON file, and rows of a table, that say what it is."""
 _BY_FILE = re.compile(
@@ -70,13 +73,15 @@ def manifest_records(path: Path, columns: SourceColumns) -> Iterator[Found]:
     folder is one (``train.csv``, ``test/metadata.jsonl``).
 
     Raises:
+        OutsideError: a table is a link that leads out of its folder.
         SourceError: there is no table, or several, or none of its columns has the files.
         PrivateDataError: a table cannot be read.
     """
     tables = [_Table(path, path.parent)] if path.is_file() else _tables(path)
     seen: set[int] = set()
     for table in tables:
-        files = NamedFiles(table.root, table.path.stem, seen)
+        inside(table.root, str(table.path.relative_to(table.root)), str(table.path))
+        files = NamedFiles(table.root, table.path, seen)
         yield from _records(path if path.is_dir() else path.parent, table, columns, files)
     unnamed = sum(count_unnamed(root, seen) for root in {one.root for one in tables} if seen)
     if unnamed:
@@ -205,7 +210,7 @@ def _tables(folder: Path) -> list[_Table]:
     chosen = [one for one in here if alike(one.stem) == USUAL_STEM]
     if len(chosen) == 1 or len(here) == 1:
         one = (chosen or here)[0]
-        return [_Table(inside(folder, one.name, str(one)), folder)]
+        return [_Table(one, folder)]
     parts = [part_of(one.stem) for one in here]
     if here and len(set(parts)) == len(parts) and set(parts) <= set(PARTS):
         return [_Table(one, folder, part) for one, part in zip(here, parts, strict=True)]
@@ -218,7 +223,7 @@ def _tables(folder: Path) -> list[_Table]:
 
 
 def _further_down(folder: Path) -> list[_Table]:
-    """Tables of a folder's parts (``train``, ``test``), or COCO's of instances."""
+    """Tables of a folder's parts (``train``, ``test``), COCO's of instances, or the only one."""
     found = []
     if (folder / ANNOTATIONS).is_dir():
         coco = [one for one in _here(folder / ANNOTATIONS) if one.stem.startswith("instances")]
@@ -232,7 +237,10 @@ def _further_down(folder: Path) -> list[_Table]:
             if len(tables) != 1:
                 return []
             found.append(_Table(tables[0], one, part_of(one.name)))
-    return found
+    if found:
+        return found
+    below = [table for one in sub_folders(folder)[:MOST_FOLDERS] for table in _here(one)]
+    return [_Table(below[0], folder)] if len(below) == 1 else []
 
 
 def _here(folder: Path) -> list[Path]:
@@ -283,7 +291,7 @@ def _names_pictures(table: _Table) -> bool:
         alike(table.path.stem) == USUAL_STEM
     ):
         return True
-    files = NamedFiles(table.root, table.path.stem)
+    files = NamedFiles(table.root, table.path)
     try:
         for _, row in islice(read_rows(table.path), LOOKED_AT):
             if row is None:

@@ -34,15 +34,17 @@ GONE = "no such file"
 class NamedFiles:
     """Finds files below a folder; none outside it is ever opened."""
 
-    def __init__(self, root: Path, near: str = "", seen: set[int] | None = None) -> None:
+    def __init__(self, root: Path, table: Path, seen: set[int] | None = None) -> None:
         """Look below ``root``.
 
         Args:
             root: the folder.
-            near: a folder in which several files of one name are looked for first.
+            table: that names them. Its folder comes first, and of several files of one name those
+                in a folder that is called like the table.
             seen: takes note of the files that are named, for `count_unnamed`.
         """
-        self._root, self._near = root, near
+        self._root, self._near = root, table.stem
+        self._places = list(dict.fromkeys((table.parent, root)))
         self._seen = set() if seen is None else seen
         self._by_name: dict[str, list[Path]] | None = None
 
@@ -66,7 +68,7 @@ class NamedFiles:
                 place, "a path of a Windows machine; name files by their way from the table"
             )
         if _URL.match(name):
-            return UnusableRecord(place, "an address on another machine; fetch the pictures first")
+            return UnusableRecord(place, "an address of another machine; fetch the files first")
         try:
             for one in _ways(name):
                 if (found := self._direct(one, where)) is not None:
@@ -81,7 +83,11 @@ class NamedFiles:
         return few[0] if few else UnusableRecord(place, GONE)
 
     def _direct(self, name: str, where: str) -> Path | None:
-        path = inside(self._root, name, where)
+        found = (self._below(place, name, where) for place in self._places)
+        return next((one for one in found if one is not None), None)
+
+    def _below(self, place: Path, name: str, where: str) -> Path | None:
+        path = inside(self._root, str(place.relative_to(self._root) / name), where)
         if _exists(path):
             return path
         if path.suffix.lower() in ENDINGS:

@@ -86,6 +86,9 @@ def _records(shard: Path, tar: tarfile.TarFile) -> Iterator[Found]:
         content = _content(tar, member, ending)
         if content is not None:
             members[f".{ending.lower()}"] = content
+        else:
+            why = f"a member .{ending[:20]}, which is not read"
+            yield UnusableRecord(f"{shard.name} {member.name[-200:]}", why, True, part)
     if members:
         yield _record(shard, key, members, part)
 

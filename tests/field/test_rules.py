@@ -265,3 +265,86 @@ def test_a_simulation_of_few_people_keeps_one_for_the_test(place):
 
     found = load(f"tree:{place / 'data'}")
     assert len(found.train_labels) == len(found.test_labels) == 4
+
+
+def scans(place, where):
+    """Scans of three patients, of each class one, each at ``where(label, patient)``."""
+    for label in ("cat", "dog"):
+        for patient in ("p1", "p2", "p3"):
+            values = 10 * DRAWN[label].astype(np.uint16)
+            scan(place / "data" / where(label, patient), values, PatientID=patient)
+
+
+def test_scans_lie_by_class_or_by_patient(place):
+    scans(place, lambda label, patient: f"{patient}/{label}/IM1")
+    found = node(place)
+    assert (found.held, found.misdrawn) == ("cat 3, dog 3 of 3", 0)
+    assert simulation(place, "dicom:data").meets("cat 3, dog 3") == ""
+
+
+def test_scans_without_a_class_ask_for_it_and_are_not_called_as_their_folder_is(place):
+    scans(place, lambda label, patient: f"{label}{patient}")
+    for found in (node(place), simulation(place, "dicom:data")):
+        assert found.meets("refused | which column is the label? name it with --label") == ""
+
+
+@pytest.mark.parametrize(
+    ("layout", "held", "users"),
+    [
+        ("{label}/images/{user}_0.png", "cat 3, dog 3", "--user-from-name '/(u.)_'"),
+        ("archive/archive/{label}/{user}/0.png", "cat 3, dog 3", ""),
+        ("{user}/study/{label}/0.png", "cat 3, dog 3", ""),
+        ("data/Training/{label}/{user}/0.png", "cat 3, dog 3", ""),
+    ],
+)
+def test_folders_are_read_as_they_lie(place, layout, held, users):
+    for label in ("cat", "dog"):
+        for user in ("u1", "u2", "u3"):
+            draw(place / "data" / layout.format(label=label, user=user), label)
+    found = node(place, f"data {users}")
+    assert (found.held, found.misdrawn) == (f"{held} of 3", 0)
+    assert simulation(place).held == held
+
+
+def test_a_lone_test_part_is_not_trained_on(place):
+    tree(place / "data" / "test")
+    assert node(place).meets("refused | 12 left out: of the part 'test'") == ""
+    assert simulation(place).meets("refused | no record to train on") == ""
+
+
+def test_folders_beside_the_parts_are_left_out_and_counted(place):
+    tree(place / "data" / "train")
+    tree(place / "data" / "unlabeled")
+    assert node(place).meets("cat 6, dog 6 of 3 | in 'unlabeled', beside the parts: 12") == ""
+
+
+@pytest.mark.parametrize(
+    ("named", "why"),
+    [
+        ("https://x.org/img/{}.png", "an address of another machine"),
+        ("/mnt/nas/img/{}.png", "leads out of the folder"),
+        ("C:\\img\\{}.png", "a path of a Windows machine"),
+        ("none/{}.png", "no such file"),
+    ],
+)
+def test_a_file_that_is_not_there_is_named_with_the_reason(place, named, why):
+    rows = ["file,label,user"]
+    for number in range(4):
+        draw(place / "data" / "img" / f"{number}.png", "cat")
+        rows.append(f"{named.format(number)},cat,u{number}")
+    (place / "data" / "m.csv").write_text("\n".join(rows))
+    for found in (node(place), simulation(place, "manifest:data")):
+        assert found.meets(f"refused | 4 left out | {why}") == "", found
+
+
+@pytest.mark.parametrize("named", ["{}", "img/{}.png", "IMG\\{}.PNG", "./img//{}.png"])
+def test_files_are_found_below_a_tables_folder_or_the_one_above(place, named):
+    rows = ["file,label,user"]
+    for number in range(4):
+        draw(place / "data" / "all" / "img" / f"{number}.png", "cat")
+        rows.append(f"{named.format(number)},cat,u{number}")
+    draw(place / "data" / "all" / "img" / "extra.png", "dog")
+    (place / "data" / "tables").mkdir()
+    (place / "data" / "tables" / "m.csv").write_text("\n".join(rows))
+    found = node(place)
+    assert found.meets("cat 4 of 4 | 1 pictures below data are named by no row of m.csv") == ""
