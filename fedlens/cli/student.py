@@ -69,6 +69,8 @@ def run(args: argparse.Namespace) -> int:
     curve: list[tuple[int, StudentResult]] = []
     run = open_run(args.run_dir, store=args.store)
     config, directory = run.config, run.directory
+    if run.worth == "noise":
+        say("NOISE: this run learned next to nothing, and so will a student of its samples")
     if args.project:
         with open_store(run.store) as store:
             shares = CURVE if args.curve else (1.0,)

@@ -27,6 +27,7 @@ from fedlens.models.features import PatchFeatures
 from fedlens.server.config.mechanism import largest_sum, release_deviation
 from fedlens.server.run.arrays import Arrays
 from fedlens.server.tasks.protocol import CriticTask, TaskContext, TaskRequest, settings_of
+from fedlens.server.tasks.signal import signal_between
 
 LEAST_MASS = 0.2
 """A class is not divided by a noisy mass below this share of an equal one."""
@@ -87,6 +88,13 @@ class FrozenTask(CriticTask):
             torch.from_numpy(part.astype(np.float32)).to(self.device)
             for part in (self.means, np.sqrt(signal))
         )
+
+    def signal(self) -> NDArray[np.float64] | None:
+        """As every task; the noise is known, so what is above it is signal."""
+        if not self._releases:
+            return None
+        noise = (self._noise / self.mass[:, 0]) ** 2 / self._releases
+        return signal_between(self.means, noise)
 
     def loss(self, images: Tensor, labels: Tensor) -> Tensor:
         """Unbiased squared distance of weighted embeddings (maximum mean discrepancy), summed.
