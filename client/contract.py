@@ -16,6 +16,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from fedlens.client.messages import LONGEST_NAME, Natural
 from fedlens.client.users.protocol import NodeDataError
+from fedlens.foundation.toml import parse_toml
 from fedlens.models.shapes import SIDES, ImageShape
 
 MOST_CLASSES = 1000
@@ -148,8 +149,8 @@ def parse_contract(text: str, where: str) -> FederationContract:
         ContractError: as above.
     """
     try:
-        tree = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        tree = parse_toml(text)
+    except tomllib.TOMLDecodeError as error:
         raise ContractError(f"{where}: is not TOML: {error}") from None
     try:
         return FederationContract.model_validate(tree)

@@ -20,6 +20,7 @@ from fedlens.models.shapes import from_pixels
 from fedlens.server.config.tree import Config
 from fedlens.server.generation.compute import training_threads, usable_cores
 from fedlens.server.learning.builds_on import with_cost
+from fedlens.server.learning.forecast import expectation
 from fedlens.server.ledger.plan import noise_source
 from fedlens.server.round.publication import guarantees_something
 from fedlens.server.round.status import OnProgress
@@ -315,6 +316,14 @@ def _real_test_set(config: Config) -> tuple[Tensor, Tensor, int]:
     dataset, _ = simulated_federation(config.data, config.seed)
     real = from_pixels(dataset.test_images)
     return real, torch.from_numpy(dataset.test_labels.copy()), dataset.classes
+
+
+def what_to_expect(config: Config) -> str:
+    """One line on what a run over simulated users can give, before it spends anything."""
+    dataset, dealt = simulated_federation(config.data, config.seed)
+    if config.privatizer.pairs:
+        return ""
+    return expectation(config, dataset.classes, float(dealt.sizes.mean()))
 
 
 def describe_noise(config: Config) -> str:

@@ -659,3 +659,21 @@ def test_western_text_and_whole_pictures_of_coco_are_told(tmp_path):
     list(replace(source, columns=replace(source.columns, told=told.append)).records())
     assert [("Windows-1252" in one, "taken whole" in one) for one in told] == [
         (True, False), (False, True)]  # fmt: skip
+
+
+@pytest.mark.law("input: no file crashes, hangs or runs code")
+def test_a_small_table_that_stands_for_much_ends_in_one_line(tmp_path):
+    sheet = "<sheetData>" + "<row><c t='inlineStr'><is><t>x</t></is></c></row>" * 2_000_000
+    workbook(tmp_path / "m.xlsx", {"one": [["file", "label"]]})
+    with zipfile.ZipFile(tmp_path / "m.xlsx") as archive:
+        members = {one: archive.read(one) for one in archive.namelist()}
+    table = next(name for name in members if "worksheets" in name)
+    members[table] = members[table].replace(b"<sheetData>", sheet.encode())
+    with zipfile.ZipFile(tmp_path / "big.xlsx", "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    (tmp_path / "deep.json").write_text("[" * 100_000 + '{"images"')
+    for name in ("big.xlsx", "deep.json"):
+        with pytest.raises(FedlensError) as told:
+            read(tmp_path / name, "manifest")
+        assert len(str(told.value)) < 500

@@ -138,10 +138,17 @@ def add_round(store: Store, run_id: str, round_: int, *, private: bool = True) -
 
 
 def add_batch(
-    store: Store, run_id: str, round_: int, purpose: str, count: int, *, private: bool = True
+    store: Store,
+    run_id: str,
+    round_: int,
+    purpose: str,
+    count: int,
+    *,
+    private: bool = True,
+    **changes: Any,
 ) -> int:
     """A batch of pictures drawn after a round."""
-    fields: dict[str, Any] = {"purpose": purpose, **spent(round_, private)}
+    fields: dict[str, Any] = {"purpose": purpose, **spent(round_, private), **changes}
     record = BatchRecord(
         run_id=run_id,
         round=round_,
