@@ -363,5 +363,7 @@ def _fits(path: Path) -> bool:
 
 DICOM = DatasetSpec(
     "DICOM files",
-    format=SourceFormat(_fits, dicom_records, labels=("label",), users=("PatientID",)),
+    format=SourceFormat(
+        _fits, dicom_records, labels=("label",), users=("PatientID",), in_folders=True
+    ),
 )

@@ -195,4 +195,6 @@ def _looks_so(file: Path) -> bool:
     return file.suffix.lower() in SUFFIXES or ending_of(file) in CONVERTED
 
 
-TREE = DatasetSpec("Class folders, resized", format=SourceFormat(_fits, folder_records))
+TREE = DatasetSpec(
+    "Class folders, resized", format=SourceFormat(_fits, folder_records, in_folders=True)
+)

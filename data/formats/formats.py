@@ -11,6 +11,7 @@ from pathlib import Path
 
 from fedlens.data.formats.decoding import frames_of
 from fedlens.data.formats.detection import check_no_detection
+from fedlens.data.formats.folders import has_class_folders
 from fedlens.data.formats.label_names import SEVERAL, label_in, one_hot_columns
 from fedlens.data.formats.layouts import is_junk
 from fedlens.data.formats.packed import is_packed, packed_format
@@ -166,6 +167,9 @@ class RecordSource:
 
     def _labelled(self, found: SourceRecord, place: int) -> LabelledRecord | UnusableRecord:
         label = label_in(found.values, self.label)
+        if "\n" in label:
+            why = "a label of several lines; is a quote not closed?"
+            return UnusableRecord(found.where, why, part=found.part)
         if not (is_value(label) or (label and self._is_class(label))):
             return UnusableRecord(found.where, _no_value(self.label, label), part=found.part)
         if self.needs_user or self.owner:
@@ -296,9 +300,10 @@ def kind_of(path: Path) -> str:
     if path.is_dir() and next(path.iterdir(), None) is None:
         raise SourceError(f"{path}: is empty; put records into it")
     known: dict[object, str] = {}
+    tree = path.is_dir() and has_class_folders(path)
     for name in DATASETS:
         found = DATASETS[name].format
-        if found is not None and found.fits not in known:
+        if found is not None and found.fits not in known and (found.in_folders or not tree):
             if name == TREE:
                 check_no_detection(path)
             if found.fits(path):

@@ -17,7 +17,7 @@ from fedlens.data.labelled.labels import left_out
 from fedlens.data.labelled.pictures import BLANK
 
 EXAMPLES = 5
-MOST_USERS = 1_000_000
+MOST_USERS = 300_000
 """Beyond which names that look alike are no longer looked for: all would be held."""
 _BETWEEN = re.compile(r"[\s_\-.]+")
 _ZEROS = re.compile(r"(?<!\d)0+(?=\d)")
@@ -41,7 +41,8 @@ class LeftOut:
     noticed: Counter[str] = field(default_factory=Counter)
     notes: list[str] = field(default_factory=list)
     _seen: dict[str, list[str]] = field(default_factory=dict)
-    _folds: dict[int, set[str]] = field(default_factory=dict)
+    _met: dict[int, str] = field(default_factory=dict)
+    _alike: dict[int, set[str]] = field(default_factory=dict)
 
     def leave(self, where: str, why: str, quiet: bool = False) -> None:
         """Count a record that is left out; ``quiet`` where that is no fault."""
@@ -67,8 +68,9 @@ class LeftOut:
 
     def meet(self, user: str) -> None:
         """Keep a user's name, to find those that look alike."""
-        if len(self._folds) < MOST_USERS:
-            self._folds.setdefault(hash(_look(user)), set()).add(user)
+        look = hash(_look(user))
+        if len(self._met) < MOST_USERS and self._met.setdefault(look, user) != user:
+            self._alike.setdefault(look, {self._met[look]}).add(user)
 
     def why_none(self) -> str:
         """Why no record is left, in brackets; empty where there was none."""
@@ -80,7 +82,7 @@ class LeftOut:
         found = list(self.notes)
         for what, count in self.noticed.items():
             found.append(f"{what}: {count}: {_few(self._seen[what], count)}")
-        alike = [sorted(names) for names in self._folds.values() if len(names) > 1]
+        alike = [sorted(names) for names in self._alike.values()]
         if alike:
             pairs = ", ".join(" and ".join(map(repr, names[:3])) for names in alike[:EXAMPLES])
             found.append(

@@ -27,6 +27,7 @@ from fedlens.data.formats.records import (
     column_named,
     few_of,
     inside,
+    is_value,
     naming,
     part_of,
 )
@@ -40,7 +41,7 @@ IDS = ("id", "image_id", "img_id", "image_name", "image_index", "imageid", "id_c
 """Columns of names that may be files'."""
 SHORT = 2
 USUAL_STEM = "manifest"
-PART_COLUMNS = ("part", "split", "subset", "set", "partition", "usage")
+PART_COLUMNS = ("part", "split", "subset", "usage")
 ANNOTATIONS = "annotations"
 """COCO's folder of tables beside the folders of pictures."""
 MOST_FOLDERS = 64
@@ -154,7 +155,8 @@ def _of_pixels(where: str, row: Row, pixels: PixelColumns, part: str) -> Found:
 
 
 def _part(table: _Table, row: Row, column: str) -> str:
-    return table.part or (part_of(row[column]) if column else "")
+    said = row[column] if column else ""
+    return table.part or (part_of(said) if is_value(said) else "")
 
 
 def _file_column(table: Path, first: Row, columns: SourceColumns, files: NamedFiles) -> str:
@@ -197,7 +199,8 @@ def _file_column(table: Path, first: Row, columns: SourceColumns, files: NamedFi
 
 def _names_a_file(column: str, cell: str, files: NamedFiles) -> bool:
     """Whether a cell is a file's name; a short one, as classes have, in a column of ids alone."""
-    return (len(cell) > SHORT or alike(column) in IDS) and isinstance(files.find(cell, ""), Path)
+    may_be = len(cell) > SHORT or bool(column_named((column,), IDS))
+    return may_be and isinstance(files.find(cell, ""), Path)
 
 
 def _tables(folder: Path) -> list[_Table]:
@@ -287,9 +290,7 @@ def _fits(path: Path) -> bool:
 
 def _names_pictures(table: _Table) -> bool:
     """Whether a table that lies beside folders is of their pictures, and no remark beside them."""
-    if table.path.suffix.lower() in (".json", ".jsonl", ".ndjson") or (
-        alike(table.path.stem) == USUAL_STEM
-    ):
+    if table.path.suffix.lower() in (".json", ".jsonl", ".ndjson"):
         return True
     files = NamedFiles(table.root, table.path)
     try:
@@ -312,10 +313,11 @@ _SPEC = SourceFormat(
             "class_id", "classid"),
     users=("user", "user_id", "patient", "patient_id", "subject", "subject_id", "client_id",
            "owner"),
+    in_folders=True,
 )  # fmt: skip
 MANIFEST = DatasetSpec("Pictures with a manifest", format=_SPEC)
 FOLDER = DatasetSpec(
     "Labelled folder",
-    format=SourceFormat(_fits, manifest_records, labels=(), users=()),
+    format=SourceFormat(_fits, manifest_records, labels=(), users=(), in_folders=True),
 )
 """The same, of which each attribute's column is named."""

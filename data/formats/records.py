@@ -155,6 +155,8 @@ class SourceFormat:
         users: columns that may be the user.
         classes: names of its classes in the order of their numbers, where the layout fixes them.
         found: where a name that is no path lies on the disk, fetched if need be.
+        in_folders: whether its pictures may lie in several folders. Of a path that holds such
+            folders no other format is thought, whatever lies beside them.
     """
 
     fits: Callable[[Path], bool]
@@ -163,6 +165,7 @@ class SourceFormat:
     users: tuple[str, ...] = ("user",)
     classes: tuple[str, ...] = ()
     found: Callable[[str], Path] | None = None
+    in_folders: bool = False
 
 
 SHOWN = 20
@@ -172,7 +175,7 @@ _BETWEEN = re.compile(r"[\s_-]+")
 @lru_cache(maxsize=4096)
 def alike(name: str) -> str:
     """A column's name without what people write in different ways: capitals, blanks, ``-``."""
-    return _BETWEEN.sub("_", name.strip().casefold())
+    return _BETWEEN.sub("", name.casefold())
 
 
 def column_named(there: Iterable[str], usual: Iterable[str]) -> str:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import IO, cast
 
 from fedlens.data.formats.dicom import SUFFIXES as DICOM_SUFFIXES
-from fedlens.data.formats.folders import has_class_folders
 from fedlens.data.formats.packed import TARS as ENDINGS
 from fedlens.data.formats.packed import is_webdataset
 from fedlens.data.formats.records import (
@@ -156,7 +155,7 @@ def _fits(path: Path) -> bool:
     if path.is_file():
         return _is_shard(path) and is_webdataset(path)
     shards = [one for one in path.iterdir() if _is_shard(one)]
-    return bool(shards) and not has_class_folders(path) and is_webdataset(min(shards))
+    return bool(shards) and is_webdataset(min(shards))
 
 
 WEBDATASET = DatasetSpec(

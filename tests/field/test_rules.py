@@ -348,3 +348,35 @@ def test_files_are_found_below_a_tables_folder_or_the_one_above(place, named):
     (place / "data" / "tables" / "m.csv").write_text("\n".join(rows))
     found = node(place)
     assert found.meets("cat 4 of 4 | 1 pictures below data are named by no row of m.csv") == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("notes.csv", "date,remark\n1,2\n"),
+        ("manifest.csv", "when,what\n1,2\n"),
+        ("all_data.json", '{"users": ["a"], "num_samples": [1], "user_data": {}}'),
+        ("dataset_info.json", "{}"),
+        ("train-000.tar", "no shard"),
+        ("train-images.idx3-ubyte", "no pictures"),
+        ("data_batch_1.bin", "no pictures"),
+        ("x_32x32.mat", "no pictures"),
+        ("scan.dcm", "no scan"),
+    ],
+)
+def test_what_lies_beside_a_tree_of_pictures_makes_it_nothing_else(place, name, content):
+    tree(place / "data")
+    (place / "data" / name).write_text(content)
+    found = node(place)
+    ending = "." + name.rpartition(".")[2]
+    assert found.meets(f"cat 6, dog 6 of 3 | {ending}") == ""
+
+
+def test_usual_columns_and_parts_are_known_in_any_capitals(place):
+    rows = ["File Name,LABEL,Patient ID,Split"]
+    for number in range(6):
+        draw(place / "data" / "img" / f"{number}.png", "cat")
+        part = ("TRAIN", "nan", "Valid")[number % 3]
+        rows.append(f"img/{number}.png,cat,u{number},{part}")
+    (place / "data" / "m.csv").write_text("\n".join(rows))
+    assert node(place).meets("cat 4 of 4 | of the part 'validation'") == ""
