@@ -13,6 +13,7 @@ from fedlens.data.labelled.arrays import load_labelled_arrays
 from fedlens.data.mapped_arrays import is_mappable, map_array, packed_problem, unread
 from fedlens.data.spec import DatasetSpec
 
+LABELS = ("train_labels", "test_labels")
 REQUIRED = ("train_images", "train_labels", "test_images", "test_labels")
 SENSITIVE = ("train_sensitive", "test_sensitive")
 CLASSES = "classes"
@@ -35,8 +36,13 @@ def load_npz(path: Path) -> Dataset:
     arrays = _read(path)
     declared = _declared(path, arrays.pop(CLASSES, None))
     labels = {key: _whole(path, key, arrays[key]) for key in arrays if not key.endswith("images")}
-    found = int(max(labels[key].max(initial=0) for key in ("train_labels", "test_labels")))
+    found = int(max(labels[key].max(initial=0) for key in LABELS))
     highest = found if declared is None else declared - 1
+    if declared is None and all(labels[key].min(initial=1) > 0 for key in LABELS):
+        raise DatasetError(
+            f"{path}: no record has the label 0; number the classes from 0, or add the array "
+            "classes with their number"
+        )
     if highest >= MOST_CLASSES:
         raise DatasetError(
             f"{path}: label {highest} would mean {highest + 1} classes; number the classes from 0 "
@@ -109,7 +115,8 @@ def _read(path: Path) -> dict[str, NDArray[np.generic]]:
     with archive:
         if missing := [key for key in REQUIRED if key not in archive.files]:
             raise DatasetError(
-                f"{path}: lacks {', '.join(missing)}; it needs {', '.join(REQUIRED)}"
+                f"{path}: lacks {', '.join(missing)}; it needs {', '.join(REQUIRED)}; archive:PATH "
+                "reads other names and kinds"
             )
         wanted = [*REQUIRED, *(key for key in OPTIONAL if key in archive.files)]
         try:
@@ -135,7 +142,8 @@ def _images(path: Path, key: str, arrays: dict[str, NDArray[np.generic]]) -> NDA
     if images.dtype != np.uint8 or images.ndim not in (3, 4):
         raise DatasetError(
             f"{path}: {key} has type {images.dtype} and shape {images.shape}; give uint8 "
-            "[n, h, w] or [n, channels, h, w] with pixels 0..255"
+            "[n, h, w] or [n, channels, h, w] with pixels 0..255, or name it archive:PATH, which "
+            "converts"
         )
     pixels = images.astype(np.uint8, copy=False)
     return pixels[:, None] if pixels.ndim == 3 else pixels
@@ -144,7 +152,8 @@ def _images(path: Path, key: str, arrays: dict[str, NDArray[np.generic]]) -> NDA
 def _whole(path: Path, key: str, array: NDArray[np.generic]) -> NDArray[np.int64]:
     if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
         raise DatasetError(
-            f"{path}: {key} has type {array.dtype} and shape {array.shape}; give whole numbers [n]"
+            f"{path}: {key} has type {array.dtype} and shape {array.shape}; give whole numbers "
+            "[n], or name it archive:PATH, which converts"
         )
     if array.dtype == np.uint64 and array.size and int(array.max()) > np.iinfo(np.int64).max:
         raise DatasetError(f"{path}: {key} has numbers over 2**63 - 1; number them from 0")

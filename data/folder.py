@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from fedlens.data.dataset import Dataset, DatasetError, Images, Labels, build_dataset, check_size
+from fedlens.data.formats.detection import check_no_detection
 from fedlens.data.formats.folders import is_picture, no_picture
 from fedlens.data.formats.layouts import entries, lay_out, sub_folders
 from fedlens.data.formats.left_out import LeftOut
@@ -39,6 +40,7 @@ def load_folder(root: Path) -> Dataset:
     """
     if not root.is_dir():
         raise DatasetError(f"{root} is no folder; give image-folder:PATH an existing one")
+    check_no_detection(root)
     tally = LeftOut()
     layout = lay_out(root, SourceColumns(label="folder", told=tally.tell))
     parts = dict(reversed(layout.roots))

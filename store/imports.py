@@ -12,7 +12,8 @@ import json
 import re
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,7 @@ from sqlalchemy.orm import Session
 from fedlens.store.answers import annotate_in, last_row
 from fedlens.store.checks import require
 from fedlens.store.errors import StoreError
+from fedlens.store.exporters.label_studio import LABEL, NOTE
 from fedlens.store.exporters.tables import unquoted
 from fedlens.store.labelling import Annotation
 from fedlens.store.projects import ensure_user, labels_of, require_project
@@ -33,6 +35,8 @@ _NAMESPACE = uuid.UUID("0f3b2b0c-7f0e-4a53-9a86-7d4f4d1c2c11")
 _SHOWN = 3
 _COLUMNS = ("sha256", "label", "annotator", "note", "more_labels", "sample_id")
 _PART, _ESCAPED = re.compile(r"(?:[^;\\]|\\.)+"), re.compile(r"\\(.)")
+_DIGEST = "sample_sha256"
+"""How a task's data names its sample."""
 LONGEST_NAME = 200
 IMPORTED = "import-"
 """Ids of imported answers begin so."""
@@ -62,19 +66,36 @@ class ImportedLabel:
             require(whole, "text", part[:80], "it is no text")
 
 
-def read_labels_file(content: bytes) -> list[ImportedLabel]:
-    """Read Label Studio's JSON or our table (CSV), whichever it is.
+class ImportedLabels(list[ImportedLabel]):
+    """Answers of a file, and how many of its annotations are empty, which is no answer."""
+
+    empty = 0
+
+
+def read_labels_file(content: bytes) -> ImportedLabels:
+    """Read Label Studio's JSON, JSON-MIN, CSV or TSV, or our table (CSV), whichever it is.
 
     Raises:
-        StoreError: it is neither, or a line names no sample.
+        StoreError: it is none of them, a line names no sample, or no annotation has an answer.
     """
+    found = ImportedLabels()
+    every = _read(content)
+    found += [one for one in every if one is not None]
+    found.empty = len(every) - len(found)
+    if found.empty and not found:
+        raise StoreError(f"the file has no answer: its {found.empty} annotations are empty")
+    return found
+
+
+def _read(content: bytes) -> Sequence[ImportedLabel | None]:
+    """Answers in the file's order; None for an empty annotation."""
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise StoreError(f"the file is no text (byte {error.start}): give CSV or JSON") from None
     try:
         if text.lstrip()[:1] in ("[", "{"):
-            return _from_label_studio(text)
+            return _from_json(text)
         return _from_csv(text)
     except csv.Error as error:
         raise StoreError(f"the table cannot be read: {error}") from None
@@ -177,8 +198,12 @@ def _identity(
     return IMPORTED + str(uuid.uuid5(_NAMESPACE, json.dumps(said)))
 
 
-def _from_csv(text: str) -> list[ImportedLabel]:
-    reader = csv.DictReader(io.StringIO(text))
+def _from_csv(text: str) -> Sequence[ImportedLabel | None]:
+    first = text.partition("\n")[0]
+    between = "\t" if "\t" in first and "," not in first else ","
+    reader = csv.DictReader(io.StringIO(text), delimiter=between)
+    if _DIGEST in (reader.fieldnames or ()):
+        return [_flat(row, f"line {at}") for at, row in enumerate(reader, start=2)]
     missing = {"sha256", "label", "annotator"} - set(reader.fieldnames or ())
     if missing:
         raise StoreError(f"the table has no column {sorted(missing)[0]!r}: export one to see how")
@@ -200,13 +225,52 @@ def _line(at: int, row: Mapping[str, str | None]) -> ImportedLabel:
     )
 
 
-def _from_label_studio(text: str) -> list[ImportedLabel]:
+def _from_json(text: str) -> Sequence[ImportedLabel | None]:
     try:
-        tasks = json.loads(text)
+        said = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise StoreError(f"the file is no JSON: {error}") from None
-    found = []
-    for number, task in enumerate(tasks if isinstance(tasks, list) else [tasks], start=1):
+    tasks = said if isinstance(said, list) else [said]
+    if tasks and all(isinstance(one, dict) and _DIGEST in one for one in tasks):
+        return [_flat(one, f"task {at}") for at, one in enumerate(tasks, start=1)]
+    return _from_tasks(tasks)
+
+
+def _flat(row: Mapping[str, Any], where: str) -> ImportedLabel | None:
+    """An annotation of JSON-MIN or a table: cells by the name of the interface's part."""
+    _require_digest(row.get(_DIGEST), where)
+    chosen = _listed(row.get(LABEL) or row.get("choice"), "choices", where)
+    notes = _listed(row.get(NOTE), "text", where)
+    if not chosen:
+        return None
+    number = str(row.get("id") or "")
+    return ImportedLabel(
+        sha256=str(row[_DIGEST]),
+        label=chosen[0],
+        annotator=_annotator(row.get("annotator")),
+        note=notes[0] if notes else None,
+        more_labels=tuple(chosen[1:]),
+        sample_id=int(number) if re.fullmatch(r"[0-9]{1,18}", number) else None,
+    )
+
+
+def _listed(given: object, key: str, where: str) -> list[str]:
+    """Texts of a cell: one text, a list, or ``{key: list}``, in a table as JSON."""
+    if isinstance(given, str) and given.lstrip()[:1] in ("{", "["):
+        with suppress(ValueError, RecursionError):  # else a text that begins so
+            given = json.loads(given)
+    if isinstance(given, dict):
+        given = given.get(key)
+    if isinstance(given, str):
+        given = [given]
+    if given is not None and not isinstance(given, list):
+        raise StoreError(f"{where}: {key} are no texts as Label Studio exports them")
+    return [str(one) for one in given or [] if str(one)]
+
+
+def _from_tasks(tasks: Iterable[Any]) -> Sequence[ImportedLabel | None]:
+    found: list[ImportedLabel | None] = []
+    for number, task in enumerate(tasks, start=1):
         where = f"task {number}"
         data = task.get("data") if isinstance(task, dict) else None
         digest = data.get("sample_sha256") if isinstance(data, dict) else None
@@ -222,7 +286,8 @@ def _from_label_studio(text: str) -> list[ImportedLabel]:
 
 def _annotation(
     digest: str, sample_id: int | None, said: Mapping[str, Any], where: str
-) -> ImportedLabel:
+) -> ImportedLabel | None:
+    """An answer; None where it has neither a choice nor is skipped."""
     try:
         by_kind = {one["type"]: one["value"] for one in said.get("result") or []}
         chosen = [str(name) for name in by_kind.get("choices", {}).get("choices", [])]
@@ -231,7 +296,7 @@ def _annotation(
         raise StoreError(f"{where}: its result is not what Label Studio exports") from None
     skipped = bool(said.get("was_cancelled"))
     if not chosen and not skipped:
-        raise StoreError(f"{where}: an annotation has no choice and is not skipped")
+        return None
     return ImportedLabel(
         sha256=digest,
         label=None if skipped else chosen[0],

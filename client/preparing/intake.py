@@ -23,10 +23,11 @@ from fedlens.client.preparing.identities import (
     read_fingerprints,
     write_fingerprints,
 )
-from fedlens.client.preparing.labels import LEAVE_OUT, AgreedNames
+from fedlens.client.preparing.labels import AgreedNames
 from fedlens.client.preparing.report import Looks
 from fedlens.data.formats.decoding import pixels_of
 from fedlens.data.formats.formats import LabelledRecord, RecordSource
+from fedlens.data.formats.label_names import LEAVE_OUT, SEVERAL
 from fedlens.data.formats.left_out import EXAMPLES, LeftOut, digest_of, note_copies
 from fedlens.data.formats.records import TRAIN, SourceError, UnusableRecord, plain_name
 from fedlens.data.labelled.pictures import OversizedPictureError, UnreadablePictureError
@@ -137,15 +138,15 @@ class Intake:
         for place, found in enumerate(self._source.records()):
             if place % 1000 == 0:
                 told(place)
-            if isinstance(found, UnusableRecord):
+            if not self._wanted.whole and found.part not in ("", TRAIN):
+                why = f"of the part {found.part!r} (--whole takes all)"
+                self.tally.leave(found.where, why, True)
+            elif isinstance(found, UnusableRecord):
                 self.tally.leave_record(found)
             else:
                 self._take(found)
 
     def _take(self, found: LabelledRecord) -> None:
-        if not self._wanted.whole and found.part not in ("", TRAIN):
-            why = f"of the part {found.part!r} (--whole takes all)"
-            return self.tally.leave(found.where, why, True)
         try:
             label = self._agreed.number(found.label)
         except KeyError:
@@ -234,13 +235,22 @@ class Intake:
                 f"{self._source.path}: labels {', '.join(few)}{more} are none of the agreed "
                 f"classes {', '.join(agreed[:10])}{', ...' if len(agreed) > 10 else ''} (first at "
                 f"{first}{self._granted()}); say which they are with --map OWN=CLASS, or leave "
-                f"them out with --map OWN={LEAVE_OUT}"
+                f"them out with --map OWN={LEAVE_OUT}{self._hint_on_several()}"
             )
         if not self._kept:
             raise PrepareError(
                 f"{self._source.path}: no record is left{self.tally.why_none()}; give some that "
                 "can be read"
             )
+
+    def _hint_on_several(self) -> str:
+        """What to do with labels that list several classes; nothing where there are none."""
+        if not any(self._agreed.is_several(name) for name in self._foreign):
+            return ""
+        return (
+            f"; a record has one class: --map '{SEVERAL}={LEAVE_OUT}' leaves out all that have "
+            "several"
+        )
 
     def _granted(self) -> str:
         """What a reader took for granted, behind what is refused."""

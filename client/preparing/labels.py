@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 
+from fedlens.data.formats.label_names import LEAVE_OUT, SEVERAL, loosely, names_several
 from fedlens.foundation.errors import WrongUse
-
-LEAVE_OUT = "-"
-_BETWEEN = re.compile(r"[\s_\-]+")
-_WHOLE = re.compile(r"^(-?\d+)\.0+$")
 
 
 class AgreedNames:
@@ -18,7 +13,7 @@ class AgreedNames:
 
     A name that is written otherwise only in capitals, blanks, ``_`` and ``-``, forms of accents or
     a ``.0`` behind a number is the same, if that tells the agreed ones apart; others are named by
-    a map.
+    a map, in which `SEVERAL` is every name that lists several, such as ``A|B``.
     """
 
     def __init__(self, agreed: Sequence[str], mapped: Mapping[str, str] | None = None) -> None:
@@ -34,7 +29,7 @@ class AgreedNames:
         numbers = {name: number for number, name in enumerate(agreed)}
         loose: dict[str, int | None] = {}
         for name, number in numbers.items():
-            loose[_loosely(name)] = None if _loosely(name) in loose else number
+            loose[loosely(name)] = None if loosely(name) in loose else number
         self._loose = {name: number for name, number in loose.items() if number is not None}
         self._numbers: dict[str, int | None] = dict(numbers)
         for own, target in (mapped or {}).items():
@@ -54,7 +49,13 @@ class AgreedNames:
         """
         if name in self._numbers:
             return self._numbers[name]
-        return self._loose[_loosely(name)]
+        if SEVERAL in self._numbers and self.is_several(name):
+            return self._numbers[SEVERAL]
+        return self._loose[loosely(name)]
+
+    def is_several(self, name: str) -> bool:
+        """Whether a name lists several classes, of which a record has one."""
+        return SEVERAL in name or names_several(name, self._loose)
 
 
 def parse_map(pairs: Iterable[str]) -> dict[str, str]:
@@ -72,8 +73,3 @@ def parse_map(pairs: Iterable[str]) -> dict[str, str]:
             raise WrongUse(f"--map {own}: is there twice; give each name once")
         found[own] = agreed
     return found
-
-
-def _loosely(name: str) -> str:
-    plain = unicodedata.normalize("NFC", name.strip())
-    return _BETWEEN.sub(" ", _WHOLE.sub(r"\1", plain)).casefold()

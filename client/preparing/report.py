@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import csv
 import io
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, ImageDraw, ImageFont
 
-from fedlens.client.node.store import open_store
+from fedlens.client.node.store import LEFT_OUT, LOOKS, open_store
+from fedlens.data.formats.left_out import EXAMPLES
 from fedlens.models.shapes import ImageShape
 
 ROWS = 65_536
 EACH, MOST_CLASSES = 8, 40
 """Pictures of a class on the sheet, and classes."""
 GAP, LEAST_SIDE = 2, 48
+FONT = "mpl-data/fonts/ttf/DejaVuSans.ttf"
+TEXT, MARGIN, WIDEST = 14, 6, 220
+"""Pixels of the names' letters, around them, and of their column at most."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +42,7 @@ class NodeReport:
         left_out: records that were left out, by why.
         examples: where the first few of them stand, by why.
         notes: further lines for the owner.
+        looks: the sheet of some pictures of each class, a PNG; empty where there is none.
     """
 
     records: int
@@ -44,10 +53,13 @@ class NodeReport:
     left_out: dict[str, int]
     examples: dict[str, list[str]]
     notes: list[str]
+    looks: bytes = field(default=b"", repr=False)
 
     def to_json(self) -> dict[str, Any]:
-        """As one JSON object."""
-        return asdict(self)
+        """As one JSON object, without the pictures."""
+        found = asdict(self)
+        del found["looks"]
+        return found
 
     def faults(self) -> list[str]:
         """Lines on what the owner did not ask to be left out."""
@@ -84,7 +96,7 @@ def report_on(
     examples: Mapping[str, Sequence[str]] | None = None,
     notes: Sequence[str] = (),
 ) -> NodeReport:
-    """What a store holds, counted a part at a time.
+    """What a store holds, counted a part at a time; what was left out, as its list says.
 
     Raises:
         NodeDataError: as `open_store`.
@@ -93,6 +105,9 @@ def report_on(
     labels, offsets = store.arrays["labels"], store.arrays["offsets"]
     names = store.contract.classes
     counts = np.zeros(len(names), np.int64)
+    sheet = path / LOOKS
+    if left_out is None:
+        left_out, examples = _listed(path / LEFT_OUT)
     for start in range(0, len(labels), ROWS):
         counts += np.bincount(labels[start : start + ROWS], minlength=len(names))
     held = np.diff(offsets) if len(offsets) > 1 else np.zeros(1, np.int64)
@@ -105,14 +120,29 @@ def report_on(
         left_out=dict(left_out or {}),
         examples={why: list(where) for why, where in (examples or {}).items()},
         notes=list(notes),
+        looks=sheet.read_bytes() if sheet.is_file() else b"",
     )
 
 
+def _listed(path: Path) -> tuple[Counter[str], dict[str, list[str]]]:
+    """Counts of a store's list of what was left out, and places of the first few, by why."""
+    counts: Counter[str] = Counter()
+    examples: dict[str, list[str]] = {}
+    with suppress(OSError, UnicodeDecodeError, csv.Error), path.open(encoding="utf-8") as file:
+        for row in csv.reader(file):
+            if len(row) == 2 and row != ["where", "why"]:
+                counts[row[1]] += 1
+                if counts[row[1]] <= EXAMPLES:
+                    examples.setdefault(row[1], []).append(row[0])
+    return counts, examples
+
+
 class Looks:
-    """A sheet of the first pictures of each class, as the federation will have them."""
+    """A sheet of the first pictures of each class beside its name, as the federation has them."""
 
     def __init__(self, classes: Sequence[str], shape: ImageShape) -> None:
-        self._rows = min(len(classes), MOST_CLASSES)
+        self._names = list(classes[:MOST_CLASSES])
+        self._rows = len(self._names)
         self._shape = shape
         self._kept: dict[int, list[NDArray[np.uint8]]] = {}
 
@@ -132,5 +162,29 @@ class Looks:
                 top, left = label * side, place * side
                 sheet[top : top + side - GAP, left : left + side - GAP] = large
         file = io.BytesIO()
-        Image.fromarray(sheet).save(file, "PNG")
+        _beside(self._names, Image.fromarray(sheet), side).save(file, "PNG")
         return file.getvalue()
+
+
+def _font() -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
+    """One with the letters of most alphabets, which comes with matplotlib; else Pillow's own."""
+    found = find_spec("matplotlib")
+    for place in (found.submodule_search_locations or ()) if found else ():
+        with suppress(OSError):
+            return ImageFont.truetype(str(Path(place) / FONT), TEXT)
+    return ImageFont.load_default(TEXT)
+
+
+def _beside(names: Sequence[str], sheet: Image.Image, side: int) -> Image.Image:
+    """The sheet with a column of names at its left, each number and name at its row."""
+    font = _font()
+    said = [f"{number} {name}" for number, name in enumerate(names)]
+    wide = min(WIDEST, int(max(font.getlength(one) for one in said)) + 2 * MARGIN)
+    found = Image.new("RGB", (wide + sheet.width, sheet.height), "white")
+    found.paste(sheet, (wide, 0))
+    draw = ImageDraw.Draw(found)
+    for number, one in enumerate(said):
+        while font.getlength(one) > wide - 2 * MARGIN:
+            one = f"{one[:-2]}…"
+        draw.text((MARGIN, number * side + (side - GAP) // 2), one, "black", font, "lm")
+    return found

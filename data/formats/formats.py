@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 
 from fedlens.data.formats.decoding import frames_of
+from fedlens.data.formats.detection import check_no_detection
 from fedlens.data.formats.folders import has_class_folders
+from fedlens.data.formats.label_names import SEVERAL, label_in, one_hot_columns
+from fedlens.data.formats.layouts import is_junk
+from fedlens.data.formats.packed import is_packed, packed_format
 from fedlens.data.formats.records import (
     Picture,
     SourceColumns,
@@ -17,20 +22,33 @@ from fedlens.data.formats.records import (
     SourceFormat,
     SourceRecord,
     UnusableRecord,
+    column_named,
+    few_of,
     is_someone,
     is_value,
     naming,
-    usual_column,
 )
 from fedlens.data.registry import DATASETS, format_of
 from fedlens.foundation.errors import WrongUse
 
+PACKED, TREE = "packed", "tree"
 ONE, EACH = "one", "each"
 """Whose records are, where no column says: one user's, or each a user's of its own."""
-MOST_NAMED = 20
-"""Columns that a message lists."""
 LOOKED_AT = 100
 """Records whose columns are looked at to know which there are: the first may lack some."""
+
+
+UNREAD = {
+    ".npy": "is one array, without labels; write pictures and labels to one .npz with numpy.savez",
+    **dict.fromkeys((".xls", ".ods"), "is a table that is not read; save it as .xlsx or CSV"),
+    **dict.fromkeys((".rar", ".7z", ".bz2", ".xz", ".zst"), "is packed; unpack it, or pack it as "
+                    ".zip or .tar.gz"),
+    **dict.fromkeys((".pkl", ".pickle", ".pt", ".pth", ".joblib"), "is a pickle, which can run "
+                    "code and is not opened; write it with numpy.savez"),
+    **dict.fromkeys((".tfrecord", ".lmdb", ".mdb", ".beton", ".rec"), "is not read; export it as "
+                    "folders of classes, WebDataset or Parquet"),
+}  # fmt: skip
+"""Files that people bring and that are not read, and what to do."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,48 +121,57 @@ class RecordSource:
 
     def knows_users(self) -> bool:
         """Whether the first records have a column that the format takes for the user."""
-        return bool(usual_column(self._first_columns(), self.format.users))
+        return bool(column_named(self._first_values(), self.format.users))
 
-    def _first_columns(self) -> list[str]:
+    def _first_values(self) -> dict[str, str]:
+        """Columns of the first records, each with the first value that it has."""
+        found: dict[str, str] = {}
+        for one in self._first_records():
+            found = {**one.values, **{name: value for name, value in found.items() if value}}
+        return found
+
+    def _first_records(self) -> Iterator[SourceRecord]:
         quiet = replace(self.columns, told=lambda _: None)
-        found: dict[str, None] = {}
         for one in islice(self.format.records(self.path, quiet), LOOKED_AT):
             if isinstance(one, SourceRecord):
-                found.update(dict.fromkeys(one.values))
-        return list(found)
+                yield one
 
     def _choose(self) -> RecordSource:
         """The same with the names of the columns, which its first records tell."""
-        there = self._first_columns()
+        there = self._first_values()
         user = self.user
         if self.needs_user and not (self.owner or self.user_from_name):
             user = self._column(there, self.user, self.format.users, "user", " ".join((
                 "or with --user-from-name 'person(\\d+)' find it in each file's name, or say",
                 "--one-user (all records are one person's) or --each-record-a-user")))  # fmt: skip
-        label = self._column(there, self.label, self.format.labels, "label", "")
+        flags = SEVERAL.join(one_hot_columns(one.values for one in self._first_records()))
+        hint = f"; of columns of 0 and 1, one a class: --label {shlex.quote(flags)}" * bool(flags)
+        label = self._column(there, self.label, self.format.labels, "label", hint)
         return replace(self, label=label, user=user)
 
     def _column(
-        self, names: list[str], named: str, usual: tuple[str, ...], what: str, more: str
+        self, there: Mapping[str, str], named: str, usual: tuple[str, ...], what: str, more: str
     ) -> str:
-        few = sorted(names)[:MOST_NAMED]
-        there = ", ".join(few) + (f" and {len(names) - len(few)} more" * (len(names) > len(few)))
-        if named and named not in names:
-            raise SourceError(f"{self.path}: has no column {named!r}; there are {there or 'none'}")
-        found = usual_column(names, usual)
-        if not (named or found):
+        lacking = [] if named in there else [x for x in named.split(SEVERAL) if x not in there]
+        if named and lacking:
+            raise SourceError(
+                f"{self.path}: has no column {lacking[0]!r}; there are {few_of(there)}"
+            )
+        found = named or column_named(there, usual)
+        if not found:
             raise SourceError(
                 f"{self.path}: which column is the {what}? {naming(what)}"
-                f"{' ' * bool(more)}{more}; there are {there or 'none'}"
+                f"{' ' * (bool(more) and more[0] != ';')}{more}; there are {few_of(there)}"
             )
-        return named or found
+        return found
 
     def _labelled(self, found: SourceRecord, place: int) -> LabelledRecord | UnusableRecord:
-        label = found.values.get(self.label, "").strip()
+        label = label_in(found.values, self.label)
         if "\n" in label:
-            return UnusableRecord(found.where, "a label of several lines; is a quote not closed?")
+            why = "a label of several lines; is a quote not closed?"
+            return UnusableRecord(found.where, why, part=found.part)
         if not (is_value(label) or (label and self._is_class(label))):
-            return UnusableRecord(found.where, _no_value(self.label, label))
+            return UnusableRecord(found.where, _no_value(self.label, label), part=found.part)
         if self.needs_user or self.owner:
             user = self._user_of(found, place)
             if isinstance(user, UnusableRecord):
@@ -159,10 +186,11 @@ class RecordSource:
         if self.user_from_name is not None:
             seen = self.user_from_name.search(_name_of(found, self.path))
             name = (seen[1] if seen.re.groups else seen[0]) if seen else ""
-            return name or UnusableRecord(found.where, "no user in its name (--user-from-name)")
+            why = "no user in its name (--user-from-name)"
+            return name or UnusableRecord(found.where, why, part=found.part)
         name = found.values.get(self.user, "").strip()
         if not is_someone(name):
-            return UnusableRecord(found.where, _no_value(self.user, name))
+            return UnusableRecord(found.where, _no_value(self.user, name), part=found.part)
         return name
 
     def _is_class(self, name: str) -> bool:
@@ -212,11 +240,17 @@ def open_source(
         raise SourceError(f"{where}: does not exist; give a folder or file of records")
     if not (where.is_file() or where.is_dir()):
         raise SourceError(f"{where}: is no plain file or folder; give one")
-    name = kind or _kind_of(where)
+    if kind == TREE:
+        check_no_detection(where)
+    where = unwrapped(where, kind)
+    name = kind or kind_of(where)
+    layout = format_of(name)
+    if kind and kind != PACKED and is_packed(where):
+        layout = packed_format(kind)
     return RecordSource(
         path=where,
         kind=name,
-        format=format_of(name),
+        format=layout,
         label=label,
         user=user,
         owner=owner,
@@ -242,7 +276,27 @@ def _pattern(text: str, user: str, owner: str) -> re.Pattern[str] | None:
         ) from None
 
 
-def _kind_of(path: Path) -> str:
+def unwrapped(path: Path, kind: str = "") -> Path:
+    """The only folder in a folder, where that is of a format and the outer one is not.
+
+    Folders of classes say themselves what they pass through.
+    """
+    inside = [one for one in path.iterdir() if not is_junk(one.name)] if path.is_dir() else []
+    if len(inside) != 1 or not inside[0].is_dir() or inside[0].is_symlink():
+        return path
+    names = [kind] if kind else [name for name in DATASETS if name != TREE]
+    fits = [found.fits for name in names if (found := DATASETS[name].format) is not None]
+    if kind == TREE or any(one(path) for one in fits) or not any(one(inside[0]) for one in fits):
+        return path
+    return inside[0]
+
+
+def kind_of(path: Path) -> str:
+    """The format that a path's files are of, the first that fits.
+
+    Raises:
+        SourceError: there is none.
+    """
     if path.is_dir() and next(path.iterdir(), None) is None:
         raise SourceError(f"{path}: is empty; put records into it")
     known: dict[object, str] = {}
@@ -250,11 +304,16 @@ def _kind_of(path: Path) -> str:
     for name in DATASETS:
         found = DATASETS[name].format
         if found is not None and found.fits not in known and (found.in_folders or not tree):
+            if name == TREE:
+                check_no_detection(path)
             if found.fits(path):
                 return name
             known[found.fits] = name
     names = ", ".join(known.values())
+    said = UNREAD.get(path.suffix.lower()) if path.is_file() else None
     raise SourceError(
-        f"{path}: is none of {names}; see the page on providing data, or name the format with "
+        f"{path}: {said}"
+        if said
+        else f"{path}: is none of {names}; see the page on providing data, or name the format with "
         "--format"
     )

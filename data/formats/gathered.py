@@ -9,7 +9,6 @@ import hashlib
 import logging
 import re
 import tempfile
-import unicodedata
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -24,6 +23,13 @@ from fedlens.data.attributes.options import Options, parse_options
 from fedlens.data.dataset import Dataset, DatasetError, build_dataset
 from fedlens.data.formats.decoding import form_of, pixels_of
 from fedlens.data.formats.formats import LabelledRecord, RecordSource, open_source
+from fedlens.data.formats.label_names import (
+    LEAVE_OUT,
+    check_one_class,
+    one_name_each,
+    renamed,
+    renaming,
+)
 from fedlens.data.formats.left_out import LeftOut, digest_of, note_copies
 from fedlens.data.formats.records import (
     TEST,
@@ -57,6 +63,7 @@ SYNONYMS = {"utility": "label", "owner": "user", "file": "image"}
 """Options under the names that they have where filters are spoken of."""
 DEFAULTS = {
     **dict.fromkeys(("label", "user", "image", "sensitive", "side", "manifest", *SYNONYMS), ""),
+    "map": "",
     "user-from-name": "",
     "frames": "first",
     "colour": "auto",
@@ -72,7 +79,6 @@ TEST_SHARE = 6
 SHOWN = 3
 """Sizes that are looked at for a usual one."""
 SHOWN_NAMES = 6
-_BETWEEN = re.compile(r"[\s_\-]+")
 _ON_HUB = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 
 
@@ -88,18 +94,27 @@ class _Asked:
     """Those that are taken."""
     tally: LeftOut
     """Of what is left out, and noticed."""
+    renamed: dict[str, str] = field(default_factory=dict)
+    """Labels by their other name, or `LEAVE_OUT`."""
 
     def records(self) -> Iterator[LabelledRecord | UnusableRecord]:
         """Records of these parts that have all values, and those that are unusable."""
         for found in self.source.records():
-            if isinstance(found, UnusableRecord):
-                yield found
-            elif (found.part or TRAIN) not in self.parts:
+            if (found.part or TRAIN) not in self.parts:
                 yield UnusableRecord(found.where, f"of the part {found.part!r}", quiet=True)
+            elif isinstance(found, UnusableRecord):
+                yield found
             elif self.sensitive and not self.private_value(found):
                 yield UnusableRecord(found.where, f"no value in {self.sensitive}")
             else:
-                yield found
+                yield self._renamed(found)
+
+    def _renamed(self, found: LabelledRecord) -> LabelledRecord | UnusableRecord:
+        """A record under its label's other name."""
+        name = renamed(found.label, self.renamed)
+        if name == LEAVE_OUT:
+            return UnusableRecord(found.where, f"label {found.label!r}, as map= says")
+        return found if name == found.label else replace(found, label=name)
 
     def private_value(self, found: LabelledRecord) -> str:
         """The value of a record's private attribute; empty for none."""
@@ -337,7 +352,8 @@ def _asked(
     )
     source = replace(source, columns=replace(source.columns, told=tally.tell))
     known = bool(column["user"] or source.user_from_name) or source.knows_users()
-    return _Asked(replace(source, needs_user=known), options, column["sensitive"], parts, tally)
+    source = replace(source, needs_user=known)
+    return _Asked(source, options, column["sensitive"], parts, tally, renaming(column["map"]))
 
 
 def _on_disk(find: Callable[[str], Path] | None, argument: str) -> str:
@@ -381,7 +397,10 @@ def _looked_at(asked: _Asked) -> _Form:
     side = check_side(asked.source.kind, int(wanted or usual_side(sizes)))
     channels = COLOURS[options.values["colour"]] or (1 if grey else 3)
     fixed = asked.source.format.classes
-    names = {one: one for one in labels} if labels.keys() <= set(fixed) else _one_way(labels)
+    names = {one: one for one in labels}
+    if not labels.keys() <= set(fixed):
+        check_one_class(path, labels)
+        names = one_name_each(labels)
     several = sorted(one for one in labels if names[one] != one)
     if several:
         notes.append(
@@ -389,19 +408,6 @@ def _looked_at(asked: _Asked) -> _Form:
         )
     notes += resizing_note(sizes, side)
     return _Form(fixed, names, channels, side, parts, last, dealing, notes)
-
-
-def _one_way(labels: Counter[str]) -> dict[str, str]:
-    """Each label's commonest way of writing: capitals, blanks, ``_`` and ``-`` do not count.
-
-    Labels of one letter are told apart by their capitals.
-    """
-    ways: dict[str, list[str]] = {}
-    for name in sorted(labels, key=lambda one: (-labels[one], one)):
-        plain = unicodedata.normalize("NFC", name)
-        key = _BETWEEN.sub(" ", plain).casefold() if len(plain) > 1 else plain
-        ways.setdefault(key, []).append(name)
-    return {name: same[0] for same in ways.values() for name in same}
 
 
 def _limits(asked: _Asked) -> tuple[dict[str, int], list[str]]:

@@ -92,13 +92,13 @@ def entries(folder: Path) -> Iterator[os.DirEntry[str]]:
         with os.scandir(folder) as found:
             first: list[os.DirEntry[str]] = []
             for entry in found:
-                if not _is_seen(entry):
+                if is_junk(entry.name):
                     continue
                 first.append(entry)
                 if len(first) > MOST_SORTED:
                     yield from first
                     first = []
-                    yield from (one for one in found if _is_seen(one))
+                    yield from (one for one in found if not is_junk(one.name))
             yield from sorted(first, key=lambda entry: entry.name)
     except OSError as error:
         raise SourceError(
@@ -124,9 +124,10 @@ def holds_pictures(folder: Path, suffixes: tuple[str, ...], depth: int = 3) -> b
     return depth > 0 and any(holds_pictures(one, suffixes, depth - 1) for one in below[:SAMPLED])
 
 
-def _is_seen(entry: os.DirEntry[str]) -> bool:
-    name = entry.name.lower()
-    return not (name.startswith(".") or name in JUNK or name in JUNK_FILES)
+def is_junk(name: str) -> bool:
+    """Whether a name is hidden or left behind by a system."""
+    name = name.lower()
+    return name.startswith(".") or name in JUNK or name in JUNK_FILES
 
 
 def _check_link(top: Path, folder: Path) -> None:

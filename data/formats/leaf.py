@@ -63,22 +63,32 @@ def _of_user(file: Path, user: str, records: Any, part: str) -> Iterator[Found]:
         return
     for row, (picture, label) in enumerate(pairs):
         try:
-            values = {"label": FEMNIST_CLASSES[_number(label)], "user": user}
+            values = {"label": _class(label), "user": user}
             yield SourceRecord(f"{where} record {row}", _pixels(picture), values, part)
-        except (TypeError, ValueError, IndexError, OverflowError):
-            yield UnusableRecord(f"{where} record {row}", "no 784 shares of white with a label")
+        except _OddError as error:
+            yield UnusableRecord(f"{where} record {row}", str(error))
 
 
-def _number(label: Any) -> int:
-    if type(label) is not int or label < 0:
-        raise ValueError("no label")
-    return label
+class _OddError(Exception):
+    """What is wrong with a record, in words that fit many."""
+
+
+def _class(label: Any) -> str:
+    whole = isinstance(label, int | float) and not isinstance(label, bool)
+    if not whole or label not in range(len(FEMNIST_CLASSES)):
+        raise _OddError(f"a label that is no number from 0 to {len(FEMNIST_CLASSES) - 1}")
+    return FEMNIST_CLASSES[int(label)]
 
 
 def _pixels(picture: Any) -> NDArray[np.uint8]:
-    shares = np.asarray(picture, np.float64).reshape(SIDE, SIDE)
+    if isinstance(picture, str):
+        raise _OddError("a picture's name in place of 784 shares of white (as CelebA has them)")
+    try:
+        shares = np.asarray(picture, np.float64).reshape(SIDE, SIDE)
+    except (TypeError, ValueError, OverflowError):
+        raise _OddError("no 784 shares of white") from None
     if not bool(np.isfinite(shares).all()) or shares.min() < 0 or shares.max() > 1:
-        raise ValueError("no shares")
+        raise _OddError("784 numbers that are no shares of white from 0 to 1 (standardised?)")
     return np.rint(255 * shares).astype(np.uint8)
 
 

@@ -10,6 +10,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -100,11 +101,13 @@ class UnusableRecord:
         where: file and line or row.
         why: in words that fit many, so that they can be counted.
         quiet: whether it is no fault: no record, or one that was not asked for.
+        part: as in `SourceRecord`.
     """
 
     where: str
     why: str
     quiet: bool = False
+    part: str = ""
 
 
 Found = SourceRecord | UnusableRecord
@@ -165,19 +168,31 @@ class SourceFormat:
     in_folders: bool = False
 
 
+SHOWN = 20
+_BETWEEN = re.compile(r"[\s_-]+")
+
+
+@lru_cache(maxsize=4096)
+def alike(name: str) -> str:
+    """A column's name without what people write in different ways: capitals, blanks, ``-``."""
+    return _BETWEEN.sub("", name.casefold())
+
+
+def column_named(there: Iterable[str], usual: Iterable[str]) -> str:
+    """The first of the usual names that is there, as it is written there; empty where none is."""
+    names = {alike(name): name for name in reversed(list(there))}
+    return next((names[alike(one)] for one in usual if alike(one) in names), "")
+
+
+def few_of(names: Iterable[str]) -> str:
+    """Names in a message, of which many may be there."""
+    every = sorted(names)
+    return (", ".join(every[:SHOWN]) or "none") + (", ..." if len(every) > SHOWN else "")
+
+
 def reason(error: BaseException) -> str:
     """What an error says, as a part of one line: libraries quote whole files."""
     return str(error).partition("\n")[0][:LONGEST_REASON] or type(error).__name__
-
-
-def usual_column(names: Iterable[str], usual: tuple[str, ...]) -> str:
-    """The first usual column that is there; capitals, blanks, ``_`` and ``-`` do not count."""
-    known = {_loosely(name): name for name in reversed(list(names))}
-    return next((known[_loosely(one)] for one in usual if _loosely(one) in known), "")
-
-
-def _loosely(name: str) -> str:
-    return re.sub(r"[\s_\-]+", "", name).casefold()
 
 
 def plain_name(name: str) -> str:

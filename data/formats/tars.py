@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import IO, cast
 
 from fedlens.data.formats.dicom import SUFFIXES as DICOM_SUFFIXES
+from fedlens.data.formats.packed import TARS as ENDINGS
+from fedlens.data.formats.packed import is_webdataset
 from fedlens.data.formats.records import (
     Found,
     SourceColumns,
@@ -25,7 +27,7 @@ from fedlens.data.labelled.pictures import MOST_BYTES, SUFFIXES
 from fedlens.data.spec import DatasetSpec
 from fedlens.foundation.tars import DAMAGED, CautiousMember, EndingStream
 
-ENDINGS = (".tar", ".tar.gz", ".tgz")
+TEXTS = (".cls", ".json", ".txt")
 MOST_TEXT = 2**20
 """Bytes of a member of text."""
 
@@ -35,7 +37,8 @@ def tar_records(path: Path, columns: SourceColumns) -> Iterator[Found]:
 
     Nothing is unpacked onto the disk and no member's name is used as a path. Values: ``label`` (of
     ``.cls``), the fields of ``.json`` that are texts or numbers, ``txt`` of ``.txt``, and ``key``.
-    Members that are no plain files are passed over. ``train-000.tar`` is of the part ``train``.
+    Members that are no plain files are passed over. ``train-000.tar`` is of the part ``train``. A
+    key ends at the first dot, as WebDataset's do, or where that leaves no known ending at the last.
 
     Raises:
         SourceError: a shard cannot be read on, or there is none.
@@ -72,11 +75,10 @@ def _records(shard: Path, tar: tarfile.TarFile) -> Iterator[Found]:
         tar.members = []  # type: ignore[attr-defined] # else each one's head is kept
         if not member.isreg():
             continue
-        folder, slash, name = member.name.rpartition("/")
-        stem, ending = _key_and_ending(name)
-        if not stem or not ending:
+        now, ending = _key(member.name, key)
+        if not now:
             continue
-        if (now := folder + slash + stem) != key:
+        if now != key:
             if members:
                 yield _record(shard, key, members, part)
             key, members = now, {}
@@ -85,28 +87,33 @@ def _records(shard: Path, tar: tarfile.TarFile) -> Iterator[Found]:
             members[f".{ending.lower()}"] = content
         else:
             why = f"a member .{ending[:20]}, which is not read"
-            yield UnusableRecord(f"{shard.name} {member.name[-200:]}", why, quiet=True)
+            yield UnusableRecord(f"{shard.name} {member.name[-200:]}", why, True, part)
     if members:
         yield _record(shard, key, members, part)
 
 
-def _key_and_ending(name: str) -> tuple[str, str]:
-    """A member's key and what follows its first dot; numbers between dots are of the key.
+def _key(name: str, before: str) -> tuple[str, str]:
+    """A member's key and ending; empty where it has none."""
+    folder, slash, last = name.rpartition("/")
+    stem, dot, ending = last.partition(".")
+    if not stem or not dot:
+        return "", ""
+    key = folder + slash + stem
+    longer, _, short = last.rpartition(".")
+    if _is_known(f".{ending.lower()}") or not _is_known(f".{short.lower()}") or key == before:
+        return key, ending
+    return folder + slash + longer, short
 
-    ``scan.2024.001.png`` is ``scan.2024.001`` and ``png``; ``one.seg.png`` is ``one``, ``seg.png``.
-    """
-    stem, _, ending = name.partition(".")
-    words = ending.split(".")
-    while len(words) > 1 and words[0].isdecimal():
-        stem, words = f"{stem}.{words[0]}", words[1:]
-    return stem, ".".join(words)
+
+def _is_known(kind: str) -> bool:
+    return kind in SUFFIXES or kind in DICOM_SUFFIXES or kind in TEXTS
 
 
 def _content(tar: tarfile.TarFile, member: tarfile.TarInfo, ending: str) -> bytes | None:
     """A member's bytes; none of kinds that are not read, or where it is too large."""
     kind = f".{ending.lower()}"
     picture = kind in SUFFIXES or kind in DICOM_SUFFIXES
-    if not picture and kind not in (".cls", ".json", ".txt"):
+    if not picture and kind not in TEXTS:
         return None
     if member.size > (MOST_BYTES if picture else MOST_TEXT):
         return b""
@@ -146,8 +153,9 @@ def _is_shard(path: Path) -> bool:
 
 def _fits(path: Path) -> bool:
     if path.is_file():
-        return _is_shard(path)
-    return any(_is_shard(one) for one in path.iterdir())
+        return _is_shard(path) and is_webdataset(path)
+    shards = [one for one in path.iterdir() if _is_shard(one)]
+    return bool(shards) and is_webdataset(min(shards))
 
 
 WEBDATASET = DatasetSpec(

@@ -29,7 +29,13 @@ IMAGE_COLUMNS = ("image", "img", "picture", "pixel_values")
 def read_columns(path: Path) -> Iterator[Piece]:
     """One piece with ``names``, and the ``binary`` ones: columns of bytes or of structures."""
     schema = parquet.read_schema(path)
-    binary = [one.name for one in schema if types.is_struct(one.type) or types.is_binary(one.type)]
+    binary = [
+        one.name
+        for one in schema
+        if types.is_struct(one.type)
+        or types.is_binary(one.type)
+        or (one.name in IMAGE_COLUMNS and types.is_nested(one.type))
+    ]
     yield {"names": schema.names, "binary": binary}, b""
 
 

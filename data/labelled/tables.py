@@ -1,20 +1,36 @@
-"""Tables of text, from CSV and Parquet: a manifest of pictures, or series."""
+"""Tables of text, from CSV, Excel, Parquet, ARFF and JSON: a manifest of pictures, or series."""
 
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from fedlens.data.isolated.process import IsolatedError, read_isolated
+from fedlens.data.labelled.delimited import delimited_rows
 from fedlens.privatizers.private_data import PrivateDataError
 
-SUFFIXES = (".csv", ".parquet")
+_ISOLATED = {
+    ".xlsx": "fedlens.data.isolated.sheets:read_rows",
+    ".xlsm": "fedlens.data.isolated.sheets:read_rows",
+    ".arff": "fedlens.data.isolated.arff:read_rows",
+    ".json": "fedlens.data.isolated.annotations:read_rows",
+    ".jsonl": "fedlens.data.isolated.annotations:read_rows",
+    ".ndjson": "fedlens.data.isolated.annotations:read_rows",
+}
+DELIMITED = (".csv", ".tsv")
+SUFFIXES = (*DELIMITED, ".parquet", *_ISOLATED)
+KINDS = ".csv, .tsv, .xlsx, .parquet, .arff, .json or .jsonl"
+EXTRA = "pip install 'fedlens[files]'"
 MOST_BYTES = 2**30
 """Of a file, and of a table's different texts."""
 MOST_ROWS = 5_000_000
+_NUMBER = re.compile(r"-?[\d.]+")
+SHOWN = 20
+"""Names of columns in a message."""
 MOST_CELLS = 2**27
 """Rows times columns: a column of one value packs to next to nothing."""
 
@@ -49,7 +65,7 @@ class TextTable:
 
 
 def read_table(path: Path) -> TextTable:
-    """A CSV file with a line of names, or a Parquet file.
+    """A CSV file with a line of names, or another table of `SUFFIXES`.
 
     Raises:
         PrivateDataError: it is missing, damaged, of another kind, too large, or has no rows.
@@ -63,7 +79,8 @@ def read_table(path: Path) -> TextTable:
         for line, row in rows:
             if len(row) != len(names):
                 raise PrivateDataError(
-                    f"{path}: line {line} has {len(row)} values for {len(names)} names; fix it"
+                    f"{path}: line {line} has another number of values than the {len(names)} names"
+                    "; fix it"
                 )
             kept.append([held.one(text) for text in row])
             _check_rows(path, len(kept))
@@ -90,35 +107,60 @@ def read_rows(path: Path) -> Iterator[tuple[int, dict[str, str] | None]]:
 @contextmanager
 def _readable(path: Path) -> Iterator[None]:
     if path.suffix.lower() not in SUFFIXES:
-        raise PrivateDataError(f"{path}: a table is a file .csv or .parquet; give such a one")
+        raise PrivateDataError(f"{path}: a table is a file {KINDS}; give such a one")
     try:
         yield
     except IsolatedError as error:
-        raise PrivateDataError(
-            f"{path}: no readable Parquet file ({error}); write it anew"
-        ) from error
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise PrivateDataError(_why_unread(path, str(error))) from error
+    except (OSError, UnicodeError, csv.Error) as error:
         raise PrivateDataError(
             f"{path}: no readable table ({_first_line(error)}); write it anew as CSV in UTF-8 or "
             "as Parquet"
         ) from error
 
 
+def _why_unread(path: Path, why: str) -> str:
+    if path.suffix.lower() in (".xlsx", ".xlsm") and "openpyxl" in why:
+        return f"{path}: to read Excel files takes openpyxl: {EXTRA}; or save it as CSV"
+    kind = path.suffix[1:].capitalize() if path.suffix == ".parquet" else path.suffix[1:].upper()
+    return f"{path}: no readable {kind} file ({why}); write it anew"
+
+
 def _opened(path: Path) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
-    """Names of columns, and the rows with their lines; blanks around values are gone."""
-    rows = _parquet(path) if path.suffix.lower() == ".parquet" else _csv(path)
-    names = next(rows)[1]
+    """Names of columns, and the rows with their lines; blanks around values are gone.
+
+    Columns without a name, as pandas writes its index, and empty values behind the last name, as
+    a comma at each line's end gives, do not count.
+    """
+    rows = _parquet(path) if path.suffix.lower() == ".parquet" else _lines(path)
+    names = next(rows, (1, []))[1]
+    while names and not names[-1]:
+        names = names[:-1]
     _check_names(path, names)
-    return names, rows
+    wanted = [at for at, name in enumerate(names) if name]
+    return [names[at] for at in wanted], _cut(rows, len(names), wanted)
 
 
-def _csv(path: Path) -> Iterator[tuple[int, list[str]]]:
-    with path.open(newline="", encoding="utf-8-sig") as stream:
-        lines = csv.reader(stream)
-        yield 1, [name.strip() for name in next(lines, [])]
-        for row in lines:
-            if row:
-                yield lines.line_num, [value.strip() for value in row]
+def _cut(
+    rows: Iterator[tuple[int, list[str]]], width: int, wanted: list[int]
+) -> Iterator[tuple[int, list[str]]]:
+    for line, row in rows:
+        if len(row) > width and not any(row[width:]):
+            row = row[:width]
+        yield line, ([row[at] for at in wanted] if len(row) == width else [])
+
+
+def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Rows of a table that is no Parquet file, the names first."""
+    suffix = path.suffix.lower()
+    if suffix not in _ISOLATED:
+        yield from delimited_rows(path)
+        return
+    width = 0
+    for said, _ in read_isolated(_ISOLATED[suffix], path):
+        for line, row in said["rows"]:
+            width = width or len(row)
+            yield line, row + [""] * (width - len(row))  # a sheet's row ends at its last value
 
 
 def _parquet(path: Path) -> Iterator[tuple[int, list[str]]]:
@@ -159,10 +201,17 @@ class _Texts:
 
 
 def _check_names(path: Path, names: Sequence[str]) -> None:
-    if not names or any(not name for name in names) or len(set(names)) < len(names):
+    named = [name for name in names if name]
+    if not named or len(set(named)) < len(named):
+        if len(named) > 2 and all(_NUMBER.fullmatch(name) for name in named):
+            raise PrivateDataError(
+                f"{path}: its first line has numbers, not names; put a line of names above it, "
+                "such as label,pixel0,pixel1, and so on"
+            )
+        few = ", ".join(named[:SHOWN]) + (", ..." if len(named) > SHOWN else "")
         raise PrivateDataError(
-            f"{path}: its columns are {', '.join(names) or 'without names'}; the first line names "
-            "each column, each differently"
+            f"{path}: its columns are {few or 'without names'}; the first line names each column, "
+            "each differently"
         )
 
 

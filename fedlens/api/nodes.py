@@ -26,15 +26,17 @@ class NodePreparation:
 
     Attributes:
         format: of the source; empty: found by its files.
-        label: column of the class; empty: the usual one of the format.
+        label: column of the class, or of ``A|B`` each a class; empty: the usual one of the format.
         user: column of the user; likewise.
         owner: ``one`` (all records are one person's) or ``each`` (each is a person's of its own),
             where no column says.
         user_from_name: in place of a column, a regular expression that finds the user in a
             picture's path: its first group, or all that it matches.
-        image: column or array of the pictures.
+        image: column or array of the pictures, or what columns of pixels are called before their
+            number.
         sensitive: column of the sensitive attribute; empty: the one of its name.
-        mapped: names of classes here to agreed ones, or to ``-`` to leave them out.
+        mapped: names of classes here to agreed ones, or to ``-`` to leave them out; ``|`` is every
+            label of several classes.
         whole: take in records of validation and test parts too.
         each_frame: take each frame or page of a picture; else the first.
         secret: file of the node's own secret, made where it is not there; by default
@@ -146,6 +148,7 @@ def check_node(
     federation: Paths | None = None,
     settings: NodePreparation | None = None,
     *,
+    page: Paths | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> tuple[NodeReport, list[str]]:
     """What a prepared store holds and what is wrong with it; or what preparing a source would say.
@@ -154,6 +157,7 @@ def check_node(
         path: a store, or a source of records.
         federation: the contract's file; a store has its own.
         settings: how records are read; None: all as usual.
+        page: a file to write all of it to as one HTML page with pictures, for the owner alone.
         progress: told how many records were looked at.
 
     Returns:
@@ -162,22 +166,37 @@ def check_node(
     Raises:
         FedlensError: it is neither, or nothing of it can be read.
     """
-    from fedlens.client.contract import read_contract
+    from fedlens.client.contract import CONTRACT, read_contract
     from fedlens.client.node.store import is_store
     from fedlens.client.preparing.checking import store_faults
     from fedlens.client.preparing.prepare import look_through
     from fedlens.client.preparing.report import report_on
 
     where, asked = Path(path).expanduser(), settings or NodePreparation()
+    contract = read_contract(Path(federation).expanduser()) if federation else None
     if is_store(where):
-        contract = read_contract(Path(federation)) if federation else None
-        return report_on(where), store_faults(where, contract)
-    if federation is None:
+        report, faults = report_on(where), store_faults(where, contract)
+    elif contract is None:
         raise WrongUse(f"{path}: is no store; to look through records name --federation FILE")
-    found = asked.source(where)
-    wanted = asked.under(read_contract(Path(federation).expanduser()), NO_SECRET)
-    report = look_through(found, wanted, progress or _nothing)
-    return report, report.faults()
+    else:
+        found = asked.source(where)
+        report = look_through(found, asked.under(contract, NO_SECRET), progress or _nothing)
+        faults = report.faults()
+    if page is not None:
+        _write_page(
+            Path(page), str(path), report, contract or read_contract(where / CONTRACT), faults
+        )
+    return report, faults
+
+
+def _write_page(
+    page: Path, title: str, report: NodeReport, contract: FederationContract, faults: list[str]
+) -> None:
+    from fedlens.client.preparing.page import owners_page
+    from fedlens.foundation.files import write_durably
+
+    content = owners_page(title, report, contract, faults)
+    write_durably(page.expanduser(), content.encode(), private=True)
 
 
 def shared_users(mine: Paths, other: Paths) -> int:

@@ -135,7 +135,9 @@ def _import(store: Store, args: argparse.Namespace) -> dict[str, object]:
     added = store.import_labels(project.project_id, labels)
     store.log(ACTOR, "imported", f"{project.name} ({added} answers)")
     say(f"{added} of {len(labels)} answers were new; the others were there already")
-    return {"answers": len(labels), "added": added}
+    if labels.empty:
+        say(f"{labels.empty} annotations are empty, which is no answer: they were passed over")
+    return {"answers": len(labels), "added": added, "empty": labels.empty}
 
 
 def _project(store: Store, name: str) -> StoredProject:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedlens.cli import VERBS
-from fedlens.cli.flags import add_json_flag, given_settings
+from fedlens.cli.flags import add_json_flag, file_to_write, given_settings
 from fedlens.cli.output import print_json, say, tell
 from fedlens.foundation.errors import ExitStatus
 
@@ -71,6 +71,8 @@ def _add_check(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     add = parser.add_argument
     add("source", metavar="PATH", help="a store, or a folder or file of records")
     add("--federation", metavar="FILE", help="the federation.toml of all owners")
+    add("--report", metavar="FILE", help="write it as one HTML page too, with pictures, for the "
+        "owner: counts, what was left out and why, how it looks, what will be sent")  # fmt: skip
     _add_source_flags(parser)
     add_json_flag(parser)
     parser.set_defaults(run=run_check)
@@ -106,11 +108,13 @@ def _add_secret(actions: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def _add_source_flags(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--format", default="", metavar="NAME", help="of the source (default: by its files)")
-    add("--label", default="", metavar="COLUMN", help="of the class (default: the usual one)")
+    add("--label", default="", metavar="COLUMN", help="of the class (default: the usual one); "
+        "of a column a class, of 0 and 1, all of them: 'A|B'")  # fmt: skip
     add("--user", default="", metavar="COLUMN", help="of the user (default: the usual one)")
     add("--user-from-name", default="", metavar="REGEX",
         help="find the user in a file's name, as in 'person(\\d+)'")  # fmt: skip
-    add("--image", default="", metavar="COLUMN", help="of the pictures or their files")
+    add("--image", default="", metavar="COLUMN", help="of the pictures or their files, or what "
+        "stands before the number of columns of pixels")  # fmt: skip
     add("--sensitive", default="", metavar="COLUMN",
         help="of the sensitive attribute (default: the one of its name)")  # fmt: skip
     owner = parser.add_mutually_exclusive_group()
@@ -119,7 +123,8 @@ def _add_source_flags(parser: argparse.ArgumentParser) -> None:
     owner.add_argument("--each-record-a-user", action="store_const", dest="owner", const="each",
                        help="each record is a person's of its own")  # fmt: skip
     add("--map", action="append", default=[], dest="mapped", metavar="OWN=CLASS",
-        help="which agreed class a label is, or - to leave it out; may be given often")  # fmt: skip
+        help="which agreed class a label is, or - to leave it out; | is every label of several "
+        "classes; may be given often")  # fmt: skip
     add("--whole", action="store_true", help="take in validation and test parts too")
     add("--each-frame", action="store_true", help="take each frame or page of a picture")
 
@@ -143,8 +148,11 @@ def run_check(args: argparse.Namespace) -> int:
     from fedlens.api.nodes import check_node
 
     asked = _preparation(args)
-    report, faults = check_node(args.source, args.federation, asked, progress=_progress)
+    page = None if args.report is None else file_to_write(Path(args.report), "--report")
+    report, faults = check_node(args.source, args.federation, asked, page=page, progress=_progress)
     _show(report)
+    if page is not None:
+        say(f"{page}: a page with figures and pictures of real people, for their owner alone")
     for fault in faults:
         tell(f"wrong: {fault}")
     if args.json:

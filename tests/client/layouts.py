@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import pickle
 import struct
 import tarfile
 import zlib
@@ -221,3 +222,49 @@ def dicom(path, pixels, **tags):
     for name, value in tags.items():
         setattr(made, name, value)
     made.save_as(path, enforce_file_format=True)
+
+
+def pickled_cifar(folder, protocol=2):
+    """CIFAR-100, Python version: pickles of arrays and lists."""
+    folder.mkdir(parents=True, exist_ok=True)
+    found = pictures(3, 32, 3)
+    rows = np.stack([np.moveaxis(one, 2, 0).reshape(-1) for one in found])
+    for name, at in (("train", slice(0, 2)), ("test", slice(2, 3))):
+        batch = {b"data": rows[at], b"coarse_labels": [0, 1, 0][at], b"fine_labels": [0, 2, 1][at]}
+        (folder / name).write_bytes(pickle.dumps(batch, protocol))
+    names = {b"coarse_label_names": [b"fish", b"tree"], b"fine_label_names": [b"a", b"b", b"c"]}
+    (folder / "meta").write_bytes(pickle.dumps(names, protocol))
+    return found
+
+
+def hdf5(folder):
+    """TensorFlow Federated's FEMNIST: a group a user, pixels as shares of white."""
+    import h5py
+
+    folder.mkdir(parents=True, exist_ok=True)
+    found = pictures(4)
+    with h5py.File(folder / "fed_emnist_train.h5", "w") as file:
+        for user, at in (("f1", slice(0, 3)), ("f2", slice(3, 4))):
+            group = file.create_group(f"examples/{user}")
+            group["pixels"] = (found[at] / 255).astype(np.float32)
+            group["label"] = np.arange(4, dtype=np.int32)[at]
+    return found
+
+
+TREE = [(f"{label}/{user}/0.png", png(pictures(1)[0])) for label in ("cat", "dog") for user in "uv"]
+"""Members of a tar of class folders."""
+
+
+def coco(folder):
+    """COCO: pictures beside a file of their boxes' categories."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, one in enumerate(pictures(3)):
+        (folder / f"{number}.png").write_bytes(png(one))
+    said = {
+        "images": [{"id": i, "file_name": f"{i}.png"} for i in range(3)],
+        "annotations": [
+            {"image_id": i, "category_id": i % 2, "bbox": [0, 0, 9, 9]} for i in (0, 1)
+        ],
+        "categories": [{"id": 0, "name": "cat"}, {"id": 1, "name": "dog"}],
+    }
+    (folder / "_annotations.coco.json").write_text(json.dumps(said))

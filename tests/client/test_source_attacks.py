@@ -29,7 +29,7 @@ from fedlens.foundation.errors import FedlensError
 
 ROUNDS = int(os.environ.get("FEDLENS_FUZZ", "40"))
 """Damaged inputs a reader; more on demand: FEDLENS_FUZZ=25000."""
-ISOLATED = ("hf", "svhn")
+ISOLATED = ("hf", "svhn", "cifar100", "hdf5", "manifest")
 """Read in a process of its own for each file, of which fewer are tried."""
 
 
@@ -219,6 +219,10 @@ MAKERS = {
     "archive": lambda path: layouts.medmnist(path / "m.npz"),
     "webdataset": lambda path: layouts.webdataset(path / "a.tar"),
     "dicom": lambda path: layouts.dicom(path / "a" / "1.dcm", np.eye(16, dtype=int)),
+    "cifar100": layouts.pickled_cifar,
+    "hdf5": layouts.hdf5,
+    "packed": lambda path: layouts.webdataset(path / "a.tar", layouts.TREE),
+    "manifest": layouts.coco,
 }
 
 
@@ -246,7 +250,8 @@ def damaged(content, source):
 def test_a_damaged_source_is_named_and_never_crashes(tmp_path, kind):
     """Any damage of any file: records, what is left out, or one error of ours in one line."""
     MAKERS[kind](tmp_path / "x")
-    path = tmp_path / "x" / "m.npz" if kind == "archive" else tmp_path / "x"
+    file = {"archive": "m.npz", "packed": "a.tar"}.get(kind, "")
+    path = tmp_path / "x" / file
     files = [one for one in (tmp_path / "x").rglob("*") if one.is_file()]
     whole = {file: file.read_bytes() for file in files}
     source = random.Random(f"{kind} 0")

@@ -72,12 +72,6 @@ def test_cifar_10_and_100(tmp_path):
     same(records, found, 32)
 
 
-def test_the_pickled_cifar_is_never_opened(tmp_path):
-    (tmp_path / "data_batch_1").write_bytes(b"\x80\x04.")
-    with pytest.raises(SourceError, match=r"binary version.*pickle"):
-        read(tmp_path, "cifar10")
-
-
 def test_svhn_with_its_tens(tmp_path):
     found, labels = layouts.svhn(tmp_path / "s")
     records = sound(tmp_path / "s", needs_user=False)

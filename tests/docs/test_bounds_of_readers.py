@@ -25,7 +25,8 @@ OWN = (
     "fedlens/cli/budget.py", "fedlens/deploy/submitting.py", "foundation/logs.py",
     "server/federation/names.py", "server/round/status.py", "server/run/history.py",
     "simulations/audits/report.py", "client/node/store.py", "client/preparing/index.py",
-    "client/preparing/intake.py", "data/embedded.py", "data/embedded_data/make.py",
+    "client/preparing/intake.py", "client/preparing/report.py", "data/embedded.py",
+    "data/embedded_data/make.py",
     "privatizers/export.py", "store/exporters/", "store/pngs.py", "store/sample_archive.py",
 )  # fmt: skip
 """Read what fedlens wrote on the same machine, or only write."""

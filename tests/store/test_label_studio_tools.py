@@ -20,6 +20,7 @@ from fedlens.store import (
     Store,
     labelling_interface,
     open_store,
+    read_labels_file,
     upgrade,
 )
 
@@ -38,6 +39,14 @@ SAID: tuple[tuple[int, str, str | None, tuple[str, ...], str | None], ...] = (
     (3, "bob", "one", (), 'two\nlines, and "quotes"'),
 )
 """Sample, annotator, label, further ones, note; without a label it was skipped."""
+EMPTY = {
+    "id": 99,
+    "completed_by": {"email": "dora"},
+    "result": [],
+    "created_at": "2026-01-01T00:00:00",
+    "lead_time": 1.0,
+}
+"""What Label Studio has of somebody who sent an answer without a choice."""
 
 
 @pytest.fixture
@@ -111,6 +120,32 @@ def test_every_label_arrives_in_each_format_for_choices(
     assert json.loads((tmp_path / "JSON" / "result.json").read_text()) == json.loads(
         file.read_text()
     )
+
+
+@pytest.mark.parametrize(("name", "ending"), [("JSON_MIN", "json"), ("CSV", "csv"), ("TSV", "csv")])
+def test_what_label_studio_exports_comes_back(
+    exported: tuple[Path, str, dict[str, int]], tmp_path: Path, name: str, ending: str
+) -> None:
+    file, interface, places = exported
+    tasks = json.loads(file.read_text())
+    tasks[1]["annotations"].append(EMPTY)
+    file.write_text(json.dumps(tasks))
+    converter = Converter(interface, str(tmp_path), download_resources=False)
+    converter.convert(str(file), str(tmp_path / name), name, is_dir=False)
+    labels = read_labels_file((tmp_path / name / f"result.{ending}").read_bytes())
+    found = {
+        (places[one.sha256], one.annotator, one.label, one.more_labels, one.note) for one in labels
+    }
+    assert found == {one for one in SAID if one[2] is not None}
+
+
+def test_one_empty_annotation_loses_nothing(exported: tuple[Path, str, dict[str, int]]) -> None:
+    file, _, _ = exported
+    whole = read_labels_file(file.read_bytes())
+    tasks = json.loads(file.read_text())
+    tasks[1]["annotations"].append(EMPTY)
+    again = read_labels_file(json.dumps(tasks).encode())
+    assert list(again) == list(whole) and (whole.empty, again.empty) == (0, 1)
 
 
 def test_the_sdk_takes_the_interface_and_every_task_and_annotation(
