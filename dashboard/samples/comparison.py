@@ -59,10 +59,10 @@ def _planes(place: str, made_from: tuple[object, ...], _batch: StoredBatch) -> S
 
 
 def planes_of(samples: list[StoredSample]) -> Sets:
-    """Images in grey by class, brightness in [0, 1]."""
+    """Images in grey by class, brightness in [0, 1]; unlabelled ones as one class."""
     by_class: dict[int, list[NDArray[np.float64]]] = {}
     for one in samples:
-        by_class.setdefault(one.requested_class, []).append(decode_png(one.png).mean(0) / 255)
+        by_class.setdefault(one.requested_class or 0, []).append(decode_png(one.png).mean(0) / 255)
     return {number: np.stack(planes) for number, planes in sorted(by_class.items())}
 
 

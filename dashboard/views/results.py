@@ -31,7 +31,7 @@ from fedlens.store import (
 )
 
 SHOWN = 60
-Counts = Mapping[tuple[int, int | None], int]
+Counts = Mapping[tuple[int | None, int | None], int]
 BIASED = (
     "This queue was not in random order. Shares are of the samples that chance alone put into it: "
     "the others were chosen because they looked interesting."
@@ -60,8 +60,10 @@ def _jump(project: StoredProject, counts: Counts, labels: list[StoredLabel]) -> 
     names: dict[int | None, str] = {one.label_id: one.name for one in labels}
     names[None] = "no label"
     label = left.selectbox("Label", list(names), format_func=lambda one: names[one])
-    classes = sorted({requested for requested, _ in counts})
-    requested = right.selectbox("Requested class", [None, *classes], format_func=_class_name)
+    classes = sorted({requested for requested, _ in counts if requested is not None})
+    requested = None
+    if classes:
+        requested = right.selectbox("Requested class", [None, *classes], format_func=_class_name)
     found = store().samples_counting_as(project.project_id, label, requested, SHOWN)
     total = sum(n for (c, one), n in counts.items() if one == label and requested in (None, c))
     st.caption(f"{total:,} samples" + (f", the first {SHOWN}" if total > SHOWN else ""))
@@ -146,12 +148,12 @@ def render() -> None:
             st.info("**Nothing to export yet: there are no answers.**")
             return
         _shares(project, counts, labels)
-        st.subheader("Label by requested class")
+        st.subheader(tables.title_of(counts))
         st.caption(
             "What each sample counts as: a reviewer's decision, or else the majority's label."
         )
         rows = tables.class_rows(counts, labels)
-        st.dataframe(frame(rows), hide_index=True, alt="Labels by requested class")
+        st.dataframe(frame(rows), hide_index=True, alt=tables.title_of(counts))
         _jump(project, counts, labels)
         students.render_students(project, sum(counts.values()))
         _exports(project)

@@ -64,6 +64,11 @@ class TaskConfig(Section):
     """C: L2 bound of one user's update (user mode) or one record's gradient (record mode)."""
 
     @property
+    def reads_labels(self) -> bool:
+        """Whether it learns nothing of records without labels."""
+        return False
+
+    @property
     def steps_on_nodes(self) -> int:
         """Record mode: mechanisms that a round is made of on each node."""
         return 1
@@ -250,6 +255,11 @@ class AnnotatorConfig(TaskConfig):
     fifth shorter, and its gradient noisier by a third."""
 
     @property
+    def reads_labels(self) -> bool:
+        """It learns to name records."""
+        return True
+
+    @property
     def framed_components(self) -> int:
         """Principal components that it takes from synthetic images before its first round."""
         return self.components
@@ -321,6 +331,11 @@ class PrivatizerTaskConfig(TaskConfig):
         require_valid(self.lead < self.rounds, "lead: the filter needs rounds too, give fewer")
         return self
 
+    @property
+    def reads_labels(self) -> bool:
+        """It weighs what is hidden against what labels say."""
+        return True
+
     def filter_is_trained(self, rounds: int, applied: int) -> bool:
         """Whether its rounds are over and the filter has learned in one of them."""
         return rounds >= self.rounds and applied > self.lead
@@ -359,6 +374,13 @@ class ProbeConfig(TaskConfig):
     def released(self) -> str:
         """What the ledger says that a round releases."""
         return f"probe {self.probe}"
+
+    @property
+    def reads_labels(self) -> bool:
+        """Whether the question is about labels, or asks a network that knows them."""
+        from fedlens.models.probes.asking import parse_probe
+
+        return parse_probe(self.probe).about_labels
 
     @property
     def purpose(self) -> str:
@@ -463,6 +485,11 @@ class MomentsConfig(TaskConfig):
     clipping_norm: Positive = 3.0
     """C: L2 bound of a user's update. One image adds 1.44 at most, ten of several classes about
     3."""
+
+    @property
+    def reads_labels(self) -> bool:
+        """The filter that is fitted on them is to keep what labels say."""
+        return True
 
     @property
     def released(self) -> str:

@@ -22,6 +22,7 @@ from fedlens.models.faults.planting import SOUND, PlantedFault, faulty_users, pa
 from fedlens.server.config.loading import read_run_config
 from fedlens.server.config.slices import parse_slices
 from fedlens.server.config.tree import Config, DataConfig
+from fedlens.simulations.federation.labels import labelled_as
 from fedlens.simulations.federation.partitions import Partition, partition
 
 # Users of a simulation some of whom hold faulty records: planted, to learn what would be seen.
@@ -107,7 +108,10 @@ MOST_SHARES = 4
 
 @lru_cache(maxsize=2)
 def simulated_federation(data: DataConfig, seed: int) -> tuple[Dataset, Partition]:
-    """A data set dealt out to users; the same for the same arguments, in any process."""
+    """A data set dealt out to users; the same for the same arguments, in any process.
+
+    Whoever the records are dealt to by their own labels, they are labelled as ``data.labels`` says.
+    """
     dataset = load(data.name, data.dir or None)
     dealt = partition(
         dataset.train_labels,
@@ -120,7 +124,7 @@ def simulated_federation(data: DataConfig, seed: int) -> tuple[Dataset, Partitio
         samples_per_user=data.samples_per_user or None,
         seed=seed,
     )
-    return dataset, dealt
+    return labelled_as(data, dataset, dealt)
 
 
 @lru_cache(maxsize=2)
