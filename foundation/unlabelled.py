@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 UNLABELLED = "unlabelled"
+OWN, NONE, BY_MODEL = "own", "none", "model:"
+"""Where records' labels come from: theirs, nowhere, or a label model that is named behind it."""
 
 
 def requested_words(number: int | None) -> str:

@@ -26,10 +26,13 @@ from fedlens.client.preparing.identities import (
 from fedlens.client.preparing.labels import LEAVE_OUT, AgreedNames
 from fedlens.client.preparing.report import Looks
 from fedlens.data.formats.decoding import pixels_of
+from fedlens.data.formats.folders import PICTURES
 from fedlens.data.formats.formats import LabelledRecord, RecordSource
 from fedlens.data.formats.records import OVERSIZED, TRAIN, SourceError, UnusableRecord
 from fedlens.data.labelled.pictures import OversizedPictureError, UnreadablePictureError
 from fedlens.foundation.errors import FedlensError, WrongUse
+from fedlens.foundation.unlabelled import OWN
+from fedlens.models.label_models import LabelModel
 
 FINGERPRINTS = "fingerprints.bin"
 NO_VALUE = -1
@@ -55,6 +58,7 @@ class Preparation:
         owners_secret: the one that owners share, for fingerprints; None for none.
         without: another node's fingerprints, whose users are left out.
         roster: names of users who are enrolled, those without records too; None: who has some.
+        label_model: names records where the contract says so; None where it does not.
     """
 
     contract: FederationContract
@@ -65,6 +69,32 @@ class Preparation:
     owners_secret: bytes | None = None
     without: Path | None = None
     roster: Path | None = None
+    label_model: LabelModel | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse another label model than the owners agreed on, and names that it has no use for.
+
+        Raises:
+            WrongUse: naming the flag.
+        """
+        contract, model = self.contract, self.label_model
+        given = "" if model is None else model.digest
+        if given != contract.label_model:
+            agreed = contract.label_model[:12]
+            fix = f"name the file whose SHA-256 begins with {agreed}" if agreed else "leave it out"
+            raise WrongUse(
+                f"--label-model: federation.toml says labels = {contract.labels!r}; {fix}"
+            )
+        if model is not None and model.class_names != contract.classes:
+            raise WrongUse(
+                f"--label-model: it names {', '.join(model.class_names[:20])}, and the agreed "
+                f"classes are {', '.join(contract.classes[:20])}: agree on its names, in its order"
+            )
+        if self.mapped and contract.labels != OWN:
+            raise WrongUse(
+                f"--map: federation.toml says labels = {contract.labels!r}, so your own labels are "
+                "not read; leave it out"
+            )
 
 
 class Intake:
@@ -92,7 +122,10 @@ class Intake:
     @property
     def notes(self) -> list[str]:
         """What the owner should know beside numbers."""
-        return [
+        folders = []
+        if self._source.format is PICTURES.format and not self._source.owner:
+            folders = ["users are the folders: --format tree if these are classes instead"]
+        return folders + [
             f"no column {name!r}: users have no value of this public attribute"
             for name in sorted(self._missing)
         ]
@@ -132,6 +165,8 @@ class Intake:
     def _take(self, found: LabelledRecord) -> None:
         if not self._wanted.whole and found.part not in ("", TRAIN):
             return self._leave(found.where, f"of the part {found.part!r} (--whole takes all)", True)
+        if self._wanted.contract.labels != OWN:
+            return self._take_labelled(found, 0)
         try:
             label = self._agreed.number(found.label)
         except KeyError:
@@ -158,6 +193,11 @@ class Intake:
             pixels = pixels_of(found.picture, found.where, contract.shape[1], contract.shape[0])
         except (UnreadablePictureError, OversizedPictureError) as error:
             return self._leave(found.where, _kind_of(error))
+        if self._wanted.label_model is not None:
+            named, sure = self._wanted.label_model.name(pixels[None])  # one by one: see `name`
+            label = int(named[0])
+            if sure[0] < contract.least_confidence:
+                return self._leave(found.where, "the label model is not sure enough", True)
         self._write(found, label, pixels, hidden, declared, shared)
 
     def _write(

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from fedlens.client.node.store import open_store
+from fedlens.foundation.unlabelled import UNLABELLED
 from fedlens.models.shapes import ImageShape
 
 ROWS = 65_536
@@ -29,7 +30,7 @@ class NodeReport:
         records: that it holds.
         users: enrolled.
         shape: channels, height, width of an image.
-        classes: records by class.
+        classes: records by class; empty where they have no labels.
         held: records a user holds: least, median, most.
         left_out: records that were left out, by why.
         examples: where the first few of them stand, by why.
@@ -66,7 +67,9 @@ class NodeReport:
         found = [
             f"{self.records} records of {self.users} users, {side} x {side} {colour}; a user holds "
             f"{least} to {most}, half of them at most {median}",
-            "records by class: " + ", ".join(f"{k} {n}" for k, n in self.classes.items()),
+            "records by class: " + ", ".join(f"{k} {n}" for k, n in self.classes.items())
+            if self.classes
+            else f"records are {UNLABELLED}",
         ]
         found += [self._left_out(why) for why in self.left_out]
         empty = [name for name, count in self.classes.items() if not count]
@@ -98,7 +101,11 @@ def report_on(
         records=store.facts.records,
         users=store.facts.users,
         shape=store.contract.shape,
-        classes={name: int(count) for name, count in zip(names, counts, strict=True)},
+        classes={
+            name: int(count)
+            for name, count in zip(names, counts, strict=True)
+            if not store.contract.unlabelled
+        },
         held=(int(held.min()), int(np.median(held)), int(held.max())),
         left_out=dict(left_out or {}),
         examples={why: list(where) for why, where in (examples or {}).items()},
@@ -107,15 +114,21 @@ def report_on(
 
 
 class Looks:
-    """A sheet of the first pictures of each class, as the federation will have them."""
+    """A sheet of the first pictures of each class, as the federation will have them.
+
+    Of unlabelled ones as many rows as fill a square.
+    """
 
     def __init__(self, classes: Sequence[str], shape: ImageShape) -> None:
-        self._rows = min(len(classes), MOST_CLASSES)
+        self._unlabelled = tuple(classes) == (UNLABELLED,)
+        self._rows = EACH if self._unlabelled else min(len(classes), MOST_CLASSES)
         self._shape = shape
         self._kept: dict[int, list[NDArray[np.uint8]]] = {}
 
     def add(self, label: int, pixels: NDArray[np.uint8]) -> None:
         """Keep a picture uint8 [channels, side, side], if its class has room."""
+        if self._unlabelled:
+            label = next((row for row in range(EACH) if len(self._kept.get(row, ())) < EACH), EACH)
         if label < self._rows and len(self._kept.setdefault(label, [])) < EACH:
             self._kept[label].append(pixels)
 

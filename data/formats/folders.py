@@ -68,11 +68,30 @@ def folder_records(path: Path, columns: SourceColumns) -> Iterator[Found]:
         )
 
 
-def _record(top: Path, root: Path, file: Path, part: str) -> Found:
+def picture_records(path: Path, columns: SourceColumns) -> Iterator[Found]:
+    """Pictures without labels: ``root/*`` or ``root/USER/**``, below ``train`` and ``test`` or not.
+
+    Values: ``user`` (the top folder's name, where there is one) and ``file``.
+
+    Raises:
+        SourceError: there is no picture.
+    """
+    parts = {name: path / name for name in (TRAIN, TEST) if (path / name).is_dir()}
+    found = False
+    for part, root in (parts if len(parts) == 2 else {"": path}).items():
+        for file in files_below(root, SUFFIXES):
+            found = True
+            yield _record(path, root, file, part, labelled=False)
+    if not found:
+        raise SourceError(f"{path}: has no pictures; name the folder that they lie in")
+
+
+def _record(top: Path, root: Path, file: Path, part: str, *, labelled: bool = True) -> Found:
     if file.is_symlink() and not file.resolve().is_relative_to(top.resolve()):
         return UnusableRecord(str(file.relative_to(top)), "a link that leads out of the folder")
-    label, *between, _ = file.relative_to(root).parts
-    values = {"label": label, "file": str(file.relative_to(top))}
+    between, values = file.relative_to(root).parts[:-1], {"file": str(file.relative_to(top))}
+    if labelled:
+        values["label"], *between = between
     if between:
         values["user"] = between[0]
     return SourceRecord(values["file"], file, values, part)
@@ -102,4 +121,12 @@ def _fits(path: Path) -> bool:
     return path.is_dir() and any(entry.is_dir() for entry in _entries(path))
 
 
+def _has_pictures(path: Path) -> bool:
+    return path.is_dir() and next(files_below(path, SUFFIXES), None) is not None
+
+
+PICTURES = DatasetSpec(
+    "Pictures without labels, a folder a user",
+    format=SourceFormat(_has_pictures, picture_records, labels=(), labelled=False),
+)
 TREE = DatasetSpec("Class folders, resized", format=SourceFormat(_fits, folder_records))

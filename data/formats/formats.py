@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from fedlens.data.formats.folders import folder_records
 from fedlens.data.formats.records import (
     Found,
     Picture,
@@ -17,6 +18,7 @@ from fedlens.data.formats.records import (
     naming,
 )
 from fedlens.data.registry import DATASETS, format_of
+from fedlens.foundation.unlabelled import UNLABELLED
 
 ONE, EACH = "one", "each"
 """Whose records are, where no column says: one user's, or each a user's of its own."""
@@ -56,6 +58,7 @@ class RecordSource:
         owner: `ONE` or `EACH` in place of a column; empty otherwise.
         needs_user: whether a record without a user is unusable.
         columns: what the reader must know.
+        needs_label: whether a record without a label is unusable; else none has one.
     """
 
     path: Path
@@ -66,6 +69,7 @@ class RecordSource:
     owner: str = ""
     needs_user: bool = True
     columns: SourceColumns = field(default_factory=SourceColumns)
+    needs_label: bool = True
 
     def records(self) -> Iterator[LabelledRecord | UnusableRecord]:
         """Every record once, in the order in which they lie.
@@ -88,7 +92,9 @@ class RecordSource:
             user = self._column(first, self.user, self.format.users, "user", " ".join((
                 "or say --one-user (all records are one person's)",
                 "or --each-record-a-user")))  # fmt: skip
-        label = self._column(first, self.label, self.format.labels, "label", "")
+        label = ""
+        if self.needs_label:
+            label = self._column(first, self.label, self.format.labels, "label", "")
         return replace(self, label=label, user=user)
 
     def _column(
@@ -108,7 +114,9 @@ class RecordSource:
     def _labelled(self, found: Found, place: int) -> LabelledRecord | UnusableRecord:
         if isinstance(found, UnusableRecord):
             return found
-        label, user = found.values.get(self.label, "").strip(), ""
+        label, user = UNLABELLED, ""
+        if self.needs_label:
+            label = found.values.get(self.label, "").strip()
         if not label:
             return UnusableRecord(found.where, f"no value in {self.label}")
         if self.owner:
@@ -129,8 +137,11 @@ def open_source(
     owner: str = "",
     image: str = "",
     needs_user: bool = True,
+    needs_label: bool = True,
 ) -> RecordSource:
     """A source, its format found by its files where none is named.
+
+    Folders of pictures are taken for classes where labels are needed, and else for users.
 
     Raises:
         SourceError: there is nothing at the path, or no format that fits.
@@ -141,20 +152,21 @@ def open_source(
         raise SourceError(f"{where}: does not exist; give a folder or file of records")
     if not (where.is_file() or where.is_dir()):
         raise SourceError(f"{where}: is no plain file or folder; give one")
-    name = kind or _kind_of(where)
-    return RecordSource(
-        where, name, format_of(name), label, user, owner, needs_user, SourceColumns(image)
-    )
+    name = kind or _kind_of(where, needs_label)
+    columns, layout = SourceColumns(image), format_of(name)
+    needs = needs_label and layout.labelled
+    return RecordSource(where, name, layout, label, user, owner, needs_user, columns, needs)
 
 
-def _kind_of(path: Path) -> str:
+def _kind_of(path: Path, needs_label: bool) -> str:
     if path.is_dir() and next(path.iterdir(), None) is None:
         raise SourceError(f"{path}: is empty; put records into it")
     known: dict[object, str] = {}
     for name in DATASETS:
         found = DATASETS[name].format
         if found is not None and found.fits not in known:
-            if found.fits(path):
+            usable = found.labelled if needs_label else found.records is not folder_records
+            if usable and found.fits(path):
                 return name
             known[found.fits] = name
     names = ", ".join(known.values())

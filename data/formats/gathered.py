@@ -142,7 +142,7 @@ class _Group:
         return np.memmap(self.pixels, np.uint8, "r", shape=shape)
 
 
-def load_records(kind: str, argument: str) -> Dataset:
+def load_records(kind: str, argument: str, *, labelled: bool = True) -> Dataset:
     """A source's records as a simulation's data.
 
     Pictures are cut to their middle square and scaled to ``side`` (their own, where all have one
@@ -154,11 +154,14 @@ def load_records(kind: str, argument: str) -> Dataset:
     Args:
         kind: the format's name.
         argument: ``PATH,option=value``.
+        labelled: whether records need labels.
 
     Raises:
         DatasetError: the source cannot be read, has no record or over 1,000 classes.
     """
     asked = _asked(kind, argument, {}, (TRAIN, TEST), ())
+    if not labelled:
+        asked = replace(asked, source=replace(asked.source, needs_label=False))
     form = _looked_at(asked)
 
     def part(found: LabelledRecord, key: bytes) -> str:
@@ -302,7 +305,11 @@ def _looked_at(asked: _Asked) -> _Form:
     side = check_side(asked.source.kind, int(wanted or usual_side(sizes)))
     channels = COLOURS[options.values["colour"]] or (1 if grey else 3)
     fixed = asked.source.format.classes
-    names = fixed if classes <= set(fixed) else tuple(sorted(classes, key=value_order))
+    names = (
+        fixed
+        if asked.source.needs_label and classes <= set(fixed)
+        else tuple(sorted(classes, key=value_order))
+    )
     return _Form(names, channels, side, has_test, last, [*notes, *resizing_note(sizes, side)])
 
 

@@ -95,6 +95,7 @@ class SourceFormat:
         users: columns that may be the user.
         classes: names of its classes in the order of their numbers, where the layout fixes them.
         found: where a name that is no path lies on the disk, fetched if need be.
+        labelled: whether its records may have labels.
     """
 
     fits: Callable[[Path], bool]
@@ -103,6 +104,7 @@ class SourceFormat:
     users: tuple[str, ...] = ("user",)
     classes: tuple[str, ...] = ()
     found: Callable[[str], Path] | None = None
+    labelled: bool = True
 
 
 def reason(error: BaseException) -> str:

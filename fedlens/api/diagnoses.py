@@ -319,9 +319,8 @@ def public_reference(name: str, config: Config, images: int) -> Reference:
     from fedlens.diagnosis.reference import Reference, like_all
     from fedlens.models.shapes import from_pixels
 
-    found = load(name, config.data.dir or None if name == config.data.name else None)
-    if config.data.unlabelled:
-        found = found.without_labels()
+    place = config.data.dir or None if name == config.data.name else None
+    found = load(name, place, labelled=not config.data.unlabelled)
     whole = len(found.test_labels)
     rows = like_all(found.test_labels, images, np.random.default_rng(_DRAW))
     labels = torch.from_numpy(found.test_labels[rows])

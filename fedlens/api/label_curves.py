@@ -12,8 +12,7 @@ import torch
 from fedlens.client.contract import PREFIX
 from fedlens.data.registry import spec_of
 from fedlens.foundation.errors import WrongUse
-from fedlens.foundation.unlabelled import UNLABELLED
-from fedlens.server.config.sections import OWN
+from fedlens.foundation.unlabelled import OWN, UNLABELLED
 from fedlens.server.config.tree import Config
 from fedlens.server.run.directory import RunDirectory
 from fedlens.simulations.engine import tested_student

@@ -155,8 +155,8 @@ def chosen_config(
     Raises:
         WrongUse: an argument cannot be used.
     """
+    from fedlens.foundation.unlabelled import BY_MODEL
     from fedlens.server.config.loading import read_config
-    from fedlens.server.config.sections import BY_MODEL
 
     chosen = preset_config(preset) if config is None or isinstance(config, Path | str) else config
     if isinstance(config, Path | str):

@@ -119,6 +119,8 @@ def _add_source_flags(parser: argparse.ArgumentParser) -> None:
     add("--map", action="append", default=[], dest="mapped", metavar="OWN=CLASS",
         help="which agreed class a label is, or - to leave it out; may be given often")  # fmt: skip
     add("--whole", action="store_true", help="take in test parts of the source too")
+    add("--label-model", metavar="FILE",
+        help="names records, where federation.toml says labels = \"model:SHA256\"")  # fmt: skip
 
 
 def run_prepare(args: argparse.Namespace) -> int:

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from fedlens.accountant.noise import TEST_MODE_VARIABLE, test_mode
 from fedlens.foundation.errors import WrongUse
+from fedlens.foundation.unlabelled import BY_MODEL, NONE, OWN
 from fedlens.models.precision import Precision
 from fedlens.server.config.section import (
     Count,
@@ -99,10 +100,6 @@ MOST_RECORDS = 65_536
 """Records of a user beyond which one chunk of users would not fit in memory."""
 
 Delta = Annotated[float, Field(ge=LEAST_DELTA, lt=1)]
-
-
-OWN, NONE, BY_MODEL = "own", "none", "model:"
-"""Where records' labels come from."""
 
 
 def _where_from(value: str) -> str:

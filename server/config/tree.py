@@ -21,12 +21,12 @@ from pydantic import (
     model_validator,
 )
 
+from fedlens.foundation.unlabelled import NONE
 from fedlens.server.config import needs
 from fedlens.server.config.aggregation import AggregationConfig
 from fedlens.server.config.privatizer import NoPrivatizer, PrivatizerConfig, PrivatizerSection
 from fedlens.server.config.section import ConfigError, Section, refusal, require
 from fedlens.server.config.sections import (
-    NONE,
     POPULATION_NAME,
     DataConfig,
     GeneratorConfig,

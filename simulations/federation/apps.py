@@ -18,6 +18,7 @@ from fedlens.client.users.protocol import ArrayUsers, LocalData, LocalUsers, Row
 from fedlens.data.registry import Dataset, load
 from fedlens.data.sensitive import SensitiveValues, sensitive_values_of
 from fedlens.foundation.errors import WrongUse
+from fedlens.foundation.unlabelled import OWN
 from fedlens.models.faults.planting import SOUND, PlantedFault, faulty_users, parse_faults
 from fedlens.server.config.loading import read_run_config
 from fedlens.server.config.slices import parse_slices
@@ -112,7 +113,8 @@ def simulated_federation(data: DataConfig, seed: int) -> tuple[Dataset, Partitio
 
     Whoever the records are dealt to by their own labels, they are labelled as ``data.labels`` says.
     """
-    dataset = load(data.name, data.dir or None)
+    needed = data.labels == OWN or data.scheme in ("dirichlet", "classes")
+    dataset = load(data.name, data.dir or None, labelled=needed)
     dealt = partition(
         dataset.train_labels,
         users=data.everyone,
