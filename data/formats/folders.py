@@ -89,7 +89,7 @@ def picture_records(path: Path, columns: SourceColumns) -> Iterator[Found]:
 def _record(top: Path, root: Path, file: Path, part: str, *, labelled: bool = True) -> Found:
     if file.is_symlink() and not file.resolve().is_relative_to(top.resolve()):
         return UnusableRecord(str(file.relative_to(top)), "a link that leads out of the folder")
-    between, values = file.relative_to(root).parts[:-1], {"file": str(file.relative_to(top))}
+    between, values = list(file.relative_to(root).parts[:-1]), {"file": str(file.relative_to(top))}
     if labelled:
         values["label"], *between = between
     if between:
