@@ -25,10 +25,11 @@ MOST_CLASSES = 1000
 def load_npz(path: Path) -> Dataset:
     """Arrays train_images, train_labels, test_images, test_labels and some that need not be there.
 
-    These are both labels, without which no record has one; user_ids; both or none of train_sensitive
-    and test_sensitive (the sensitive attribute that a privatizer hides); and classes, their number:
-    without it the highest label of all records decides, which may be one person's. Images are uint8
-    [n, h, w] (grey) or [n, c, h, w]; all else is whole numbers. Pickled objects are refused.
+    These are both labels, without which no record has one; user_ids; both or none of
+    train_sensitive and test_sensitive (the attribute that a privatizer hides); and classes, their
+    number: without it the highest label of all records decides, which may be one person's. Images
+    are uint8 [n, h, w] (grey) or [n, c, h, w]; all else is whole numbers. Pickled objects in the
+    file are refused.
 
     Raises:
         DatasetError: when the file or an array is missing, damaged or of the wrong kind.
