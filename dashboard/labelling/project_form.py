@@ -26,6 +26,8 @@ from fedlens.store import (
 
 CLASS_KEYS = "1234567890abdefghijklmnopstvwyz"
 UNKNOWN = LabelRecord(key="q", name="unknown class", kind="unknown")
+UNKNOWN_KIND = LabelRecord(key="q", name="unknown", kind="unknown")
+"""The same where there are no classes yet."""
 ARTEFACT = LabelRecord(key="x", name="artefact", kind="artefact")
 RESERVED = {"u": "it is Undo", "c": "the page uses it", "r": "the page uses it"}
 ALLOWED = frozenset("abcdefghijklmnopqrstuvwxyz0123456789") - RESERVED.keys()
@@ -33,7 +35,7 @@ KINDS: tuple[LabelKind, ...] = get_args(LabelKind)
 
 
 def default_labels(classes: Sequence[int]) -> list[LabelRecord]:
-    """One label a class, then "unknown class" and "artefact"; those two alone of unlabelled data.
+    """One label a class, then "unknown class" and "artefact".
 
     The digit of a class is its key. Beyond ten classes the letters follow; classes for which no
     key is left are left out, to be named by hand.
@@ -120,9 +122,12 @@ def render_project_form(runs: list[RunRecord]) -> int | None:
         )
         purpose, order = _scope(run_id, labelled=bool(classes))
         overlap, blind, several = _teamwork(labelled=bool(classes))
+        unknown = "*unknown class*: a real thing of no class here"
+        if not classes:
+            unknown = "*unknown*: a real thing of no such name"
         st.caption(
-            "Labels: one key each. *unknown class*: a real thing of no class here. *artefact*: "
-            "not a real thing, a fault of the generator."
+            f"Labels: one key each. {unknown}. *artefact*: not a real thing, a fault of the "
+            "generator."
         )
         table = _labels(run_id, known)
         if not st.form_submit_button("Create project", type="primary"):
@@ -168,14 +173,14 @@ def labels_of_names(text: str, *, unknown: bool, artefact: bool) -> list[LabelRe
 
     Args:
         text: names, a line each or with commas between.
-        unknown: also "unknown class".
+        unknown: also "unknown".
         artefact: also "artefact".
 
     Raises:
         StoreError: more names than keys, or a name twice.
     """
     names = [name.strip() for name in re.split(r"[,;\n]", text) if name.strip()]
-    more = [label for label, wanted in ((UNKNOWN, unknown), (ARTEFACT, artefact)) if wanted]
+    more = [label for label, wanted in ((UNKNOWN_KIND, unknown), (ARTEFACT, artefact)) if wanted]
     free = [key for key in CLASS_KEYS if key not in {label.key for label in more}]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise StoreError(f"The label {twice!r} is there twice: name each once.")
@@ -196,9 +201,9 @@ def _named(run_id: str) -> list[LabelRecord]:
         "Names of the labels",
         key=f"names-{run_id}",
         placeholder="with commas between, such as: cat, dog, bird",
-        help="These data have no classes: say what there is to see. Keys can be changed below.",
+        help="Nobody has labelled these data: say what there is to see. Keys can be changed below.",
     )
-    unknown = right.checkbox("“unknown class”: a real thing of none", True, key=f"unk-{run_id}")
+    unknown = right.checkbox("“unknown”: a real thing of no such name", True, key=f"unk-{run_id}")
     artefact = right.checkbox("“artefact”: not a real thing", True, key=f"art-{run_id}")
     try:
         return labels_of_names(text, unknown=unknown, artefact=artefact)

@@ -58,7 +58,7 @@ def choose_samples(run: RunRecord) -> SampleSelection:
         if classes:
             number = choice("Requested class", [ALL, *map(str, classes)], _or_all, "class")
         else:
-            st.caption("Unlabelled: the data have no classes.")
+            st.caption("These samples are unlabelled.")
     with label:
         given = choice(
             "Label given",

@@ -39,14 +39,14 @@ BIASED = (
 
 
 def _shares(project: StoredProject, counts: Counts, labels: list[StoredLabel]) -> None:
-    columns = st.columns(3)
+    columns, classed = st.columns(3), any(requested is not None for requested, _ in counts)
     columns[0].metric("Samples answered", f"{sum(counts.values()):,}")
     if project.order == "uncertainty":
         counts = store().label_table(project.project_id, control=True)
         st.caption(BIASED)
     for column, kind, title in (
         (columns[1], "artefact", "Artefacts"),
-        (columns[2], "unknown", "Unknown classes"),
+        (columns[2], "unknown", "Unknown classes" if classed else "Unknown"),
     ):
         hits, total, low, high = tables.count_share(counts, labels, kind)
         share = f"{hits / total:.1%}" if total else "–"
