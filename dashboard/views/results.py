@@ -91,7 +91,8 @@ def _exports(project: StoredProject) -> None:
         "Studio's JSON name annotators and have their notes; the data sets for publishing number "
         "annotators and have no notes. Labels come back by "
         "`fedlens labels import`, onto samples that are here already. A student is trained on them "
-        "with this command:"
+        "with this command; `--out FILE` also writes a label model, by which devices may name "
+        "their own records:"
     )
     # For a shell, into which people copy it: a name must not become a command there.
     st.code(f"fedlens student RUN_DIR --project {shlex.quote(project.name)} --curve", "bash")

@@ -136,6 +136,11 @@ def prepare_node(
 
     asked, target = settings or NodePreparation(), Path(out).expanduser()
     contract = read_contract(Path(federation).expanduser())  # before anything is made
+    if contract.least_confidence and asked.roster is None:
+        raise WrongUse(
+            "--roster: least_confidence leaves records out by what they show, and who is enrolled "
+            "must not depend on that; name all users in a file, a line each"
+        )
     found = asked.source(source, labelled=contract.labels == OWN)
     target.parent.mkdir(parents=True, exist_ok=True)
     own = Path(asked.secret) if asked.secret else target.with_name(f"{target.name}.secret")

@@ -34,11 +34,13 @@ def labelled_as(data: DataConfig, own: Dataset, dealt: Partition) -> tuple[Datas
     model = read_label_model(data.label_model)
     labels = np.zeros(len(own.train_labels), np.int64)
     labels[dealt.indices], sure = model.name(own.train_images[dealt.indices])
-    labels.setflags(write=False)
+    tests, _ = model.name(own.test_images)
+    for array in (labels, tests):
+        array.setflags(write=False)
     named = replace(
         own,
         train_labels=labels,
-        test_labels=np.zeros_like(own.test_labels),
+        test_labels=tests,
         classes=len(model.class_names),
         class_names=model.class_names,
     )

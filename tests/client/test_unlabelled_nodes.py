@@ -158,8 +158,12 @@ def test_records_that_the_label_model_is_not_sure_of_are_left_out(
     sure = np.sort(read_label_model(model).name(images)[1])
     contract = named_contract(tmp_path, model, round(float(sure[2] + sure[3]) / 2, 6))
     asked = NodePreparation(label_model=model)
+    with pytest.raises(WrongUse, match="--roster"):  # who is enrolled would tell what they hold
+        prepare_node(pictures, tmp_path / "store", contract, asked)
+    (tmp_path / "names.txt").write_text("ann\nbob\neve\n")
+    asked = NodePreparation(label_model=model, roster=tmp_path / "names.txt")
     report = prepare_node(pictures, tmp_path / "store", contract, asked)
-    assert report.records == 3
+    assert (report.records, report.users) == (3, 3)
     assert report.left_out == {"the label model is not sure enough": 3}
 
 

@@ -237,6 +237,7 @@ def test_records_that_the_model_is_not_sure_of_take_no_part(model: Path) -> None
         assert set(kept.user(user).tolist()) <= set(dealt.user(user).tolist())
 
 
+@pytest.mark.law("2: earlier runs are paid for")
 def test_a_second_run_on_names_pays_for_the_first_one(
     first: Run, model: Path, folder: Path
 ) -> None:
@@ -255,6 +256,7 @@ def test_a_second_run_on_names_pays_for_the_first_one(
         assert store.requested_classes(run.id) == [0, 1]
 
 
+@pytest.mark.law("2: earlier runs are paid for")
 def test_two_runs_of_a_population_share_its_budget(folder: Path) -> None:
     """What the first run was granted is not charged again for the second that builds on it."""
     name = "unlabelled-people"
@@ -296,6 +298,7 @@ def test_what_is_no_label_model_is_refused(content: bytes, tmp_path: Path) -> No
     assert not RunDirectory(tmp_path / "run").exists()
 
 
+@pytest.mark.law("2: earlier runs are paid for")
 def test_a_model_from_a_run_without_noise_names_nothing_in_a_private_one(
     first: Run, folder: Path, tmp_path: Path
 ) -> None:
