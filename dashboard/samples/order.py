@@ -11,7 +11,7 @@ import streamlit as st
 from numpy.typing import NDArray
 
 from fedlens.dashboard.widgets.display import frame
-from fedlens.foundation.unlabelled import requested_words
+from fedlens.foundation.unlabelled import UNLABELLED
 from fedlens.store import StoredSample, decode_png
 
 HEIGHT = 420
@@ -25,7 +25,7 @@ def map_chart(samples: Sequence[StoredSample]) -> alt.Chart:
         {
             "x": float(place[0]),
             "y": float(place[1]),
-            "class": requested_words(one.requested_class),
+            "class": UNLABELLED if one.requested_class is None else str(one.requested_class),
             "sample": one.sample_id,
         }
         for one, place in zip(samples, places, strict=True)
