@@ -36,6 +36,7 @@ _FORMATS = {
 """Records, in the order in which a path is asked whether it is one: the first that fits."""
 _OTHERS = {
     "embedded": "fedlens.data.embedded:EMBEDDED",
+    "stand-in": "fedlens.data.stand_in:STAND_IN",
     "mnist": "fedlens.data.idx_sets:MNIST",
     "fashion-mnist": "fedlens.data.idx_sets:FASHION_MNIST",
     "emnist": "fedlens.data.formats.idx_files:EMNIST",

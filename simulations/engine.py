@@ -90,6 +90,10 @@ class Summary:
     """Of faithful samples."""
     rejected: dict[str, float]
     """Share of the candidates of each class that the filter of curated samples turned down."""
+    worth: str
+    """What its samples are good for: clear, usable for statistics, noise, or not judged."""
+    fidelity: dict[str, float]
+    """By class, what the verdict was made of; see "what a run is worth"."""
     planted: str
     """Faults that were planted in the simulated data, as in ``data.fault``; empty for none."""
     plots: str | None
@@ -187,6 +191,8 @@ def simulate(
         contact_sheet=sheets.get("curated"),
         faithful_sheet=sheets.get("faithful"),
         rejected=dict(batches["curated"].rejected) if "curated" in batches else {},
+        worth=batches["curated"].worth if "curated" in batches else "not judged",
+        fidelity=dict(batches["curated"].fidelity) if "curated" in batches else {},
         planted=config.data.fault,
         plots=plots,
         ledger_entries=entries,

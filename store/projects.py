@@ -10,8 +10,9 @@ from fedlens.store.errors import StoreError
 from fedlens.store.labelling import ProjectRecord, StoredLabel, StoredProject
 from fedlens.store.records import utc_now
 from fedlens.store.rows import insert_once, require_run, require_same, to_record, to_values
-from fedlens.store.schema import LabelTable, ProjectTable, UserTable
+from fedlens.store.schema import BatchTable, LabelTable, ProjectTable, UserTable
 from fedlens.store.transactions import Transactions
+from fedlens.store.worth import worth_of
 
 LONGEST_NAME = 200
 LONGEST_INSTRUCTIONS = 20_000
@@ -71,6 +72,18 @@ def _require_lines(record: ProjectRecord) -> None:
     require(long <= most, "instructions", f"{long} characters", f"at most {most}")
 
 
+def _require_worth(session: Session, record: ProjectRecord) -> None:
+    mine = (BatchTable.run_id == record.run_id, BatchTable.purpose == record.purpose)
+    newest = select(BatchTable.fidelity).where(*mine).order_by(BatchTable.batch_id.desc()).limit(1)
+    fidelity = session.scalars(newest).one_or_none()
+    if fidelity and worth_of(fidelity) == "noise":
+        raise StoreError(
+            f"run_id = {record.run_id!r}: its samples are noise and show nothing of the data, so "
+            "labels of them would be made up; label a run with more users or a larger ε, or say "
+            "that you want to label noise"
+        )
+
+
 class ProjectMethods(Transactions):
     """Annotators, projects and their labels."""
 
@@ -79,15 +92,22 @@ class ProjectMethods(Transactions):
         with self._writing() as session:
             return ensure_user(session, name)
 
-    def create_project(self, record: ProjectRecord) -> int:
+    def create_project(self, record: ProjectRecord, *, even_noise: bool = False) -> int:
         """Store a project with its labels; give back its id. The same again changes nothing.
 
+        Args:
+            record: the project.
+            even_noise: take samples that the run itself calls noise, too.
+
         Raises:
-            StoreError: if another project has this name, or a name is no short line.
+            StoreError: if another project has this name, a name is no short line, or the samples
+                are noise.
         """
         _require_lines(record)
         with self._writing() as session:
             require_run(session, record.run_id)
+            if not even_noise:
+                _require_worth(session, record)
             values = to_values(record, "labels") | {"created_at": utc_now(), "queued_batch": 0}
             if insert_once(session, ProjectTable, values):
                 project_id = _by_name(session, record.name).project_id

@@ -27,6 +27,7 @@ from fedlens.store.checks import (
     require,
 )
 from fedlens.store.pngs import encode, pixel_digest
+from fedlens.store.worth import Worth, worth_of
 
 RunStatus = Literal["running", "finished", "stopped-by-budget", "interrupted", "failed"]
 ReleaseStatus = Literal["applied", "lost"]
@@ -199,8 +200,16 @@ class BatchRecord:
     rejected: Mapping[str, float] = field(default_factory=dict)
     """Share of all candidates of a class that the filter turned down, by the class's number as a
     text; empty where nothing was filtered."""
+    fidelity: Mapping[str, float] = field(default_factory=dict)
+    """By the class's number as a text: how far the run's samples of it can be trusted, from 0 for
+    noise to 1, by the run's releases alone; empty where nothing could judge them."""
     provenance: str
     """The label shown beside every sample, in words."""
+
+    @property
+    def worth(self) -> Worth:
+        """What samples of the run are good for, in a word."""
+        return worth_of(self.fidelity)
 
     def __post_init__(self) -> None:
         check_whole(self, "round", "ledger_index", "count")
@@ -208,9 +217,14 @@ class BatchRecord:
         check_choice("purpose", self.purpose, Purpose)
         check_text(self, "checkpoint_sha256", "provenance")
         check_spending(self)
-        for name, share in self.rejected.items():
-            require(name.isdigit(), "rejected", name, "name classes by their numbers")
-            require(0 <= share <= 1, f"rejected[{name!r}]", share, "give a share from 0 to 1")
+        _check_shares("rejected", self.rejected)
+        _check_shares("fidelity", self.fidelity)
+
+
+def _check_shares(field_name: str, shares: Mapping[str, float]) -> None:
+    for name, share in shares.items():
+        require(name.isdigit(), field_name, name, "name classes by their numbers")
+        require(0 <= share <= 1, f"{field_name}[{name!r}]", share, "give a share from 0 to 1")
 
 
 @dataclass(frozen=True, kw_only=True)

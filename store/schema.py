@@ -224,6 +224,7 @@ class BatchTable(Base):
     delta_bdp: Mapped[float]
     private: Mapped[bool]
     rejected: Mapped[Mapping[str, float]]
+    fidelity: Mapped[Mapping[str, float]]
     provenance: Mapped[str]
     created_at: Mapped[date]
 

@@ -11,6 +11,7 @@ import streamlit as st
 
 from fedlens.dashboard.access.account import require
 from fedlens.dashboard.access.session import run_title, store
+from fedlens.dashboard.summary.badges import worth_of_run
 from fedlens.dashboard.widgets.display import Frame, frame, rows_of
 from fedlens.dashboard.widgets.markup import plain
 from fedlens.store import (
@@ -130,11 +131,13 @@ def render_project_form(runs: list[RunRecord]) -> int | None:
             "generator."
         )
         table = _labels(run_id, known)
+        noise = worth_of_run(run_id) == "noise"
+        even_noise = noise and st.checkbox("Label noise all the same")
         if not st.form_submit_button("Create project", type="primary"):
             return None
     more = {"purpose": purpose, "order": order, "overlap": overlap}
     more |= {"blind": blind, "several": several}
-    return _create(name, run_id, instructions, table, more)
+    return _create(name, run_id, instructions, table, more, even_noise=even_noise)
 
 
 def _teamwork(*, labelled: bool) -> tuple[int, bool, bool]:
@@ -229,7 +232,13 @@ def _labels(run_id: str, labels: Sequence[LabelRecord]) -> Frame:
 
 
 def _create(
-    name: str, run_id: str, instructions: str, table: Frame, more: Mapping[str, Any]
+    name: str,
+    run_id: str,
+    instructions: str,
+    table: Frame,
+    more: Mapping[str, Any],
+    *,
+    even_noise: bool,
 ) -> int | None:
     if name.strip() in {project.name for project in store().projects()}:
         st.error(f"There is a project {plain(name.strip())} already: choose another name.")
@@ -243,7 +252,8 @@ def _create(
                 labels=read_labels(rows_of(table)),
                 instructions=instructions.strip(),
                 **more,
-            )
+            ),
+            even_noise=even_noise,
         )
         store().log(actor.name, "project made", name.strip())
     except StoreError as error:

@@ -6,9 +6,10 @@ from typing import Literal
 
 import streamlit as st
 
+from fedlens.dashboard.access.session import store
 from fedlens.dashboard.summary import audits
 from fedlens.dashboard.summary.privacy import NOT_PRIVATE, NOT_PRIVATE_MEANING, figures
-from fedlens.store import RunRecord, RunStatus, StoredBatch, StoredSample
+from fedlens.store import RunRecord, RunStatus, StoredBatch, StoredSample, Worth
 
 Colour = Literal["red", "orange", "blue", "green", "gray"]
 
@@ -20,6 +21,18 @@ STATUS: dict[RunStatus, tuple[str, Colour, str]] = {
     "failed": ("Failed", "red", ":material/error:"),
 }
 """For each status its words, colour and icon. Stopping at the budget is a normal end."""
+
+
+NOISE_MEANING = (
+    "By its own releases this run learned next to nothing: its samples show noise, not the data. "
+    "Do not label them or look for faults in them. More users, fewer classes or a larger ε help."
+)
+
+
+def worth_of_run(run_id: str) -> Worth:
+    """What a run's released samples are good for."""
+    batches = store().batches(run_id)
+    return next((one.worth for one in reversed(batches) if one.fidelity), "not judged")
 
 
 def run_badges(run: RunRecord) -> None:
@@ -36,8 +49,10 @@ def run_badges(run: RunRecord) -> None:
 
 
 def privacy_warning(run: RunRecord) -> None:
-    """Red boxes on every page of a run that guarantees nothing, or that an audit caught."""
+    """Red boxes on every page of a run that protects no one, was caught by an audit or is noise."""
     audits.alarm_banner(run.run_id)
+    if worth_of_run(run.run_id) == "noise":
+        st.error(f"**Noise.** {NOISE_MEANING}", icon=":material/blur_on:")
     if not run.private:
         st.error(f"**{NOT_PRIVATE}.** {NOT_PRIVATE_MEANING}", icon=":material/warning:")
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from fedlens.server.run.directory import RunDirectory
     from fedlens.simulations.engine import Summary
     from fedlens.store.records import Purpose
+    from fedlens.store.worth import Worth
 
 SUMMARY = "summary.json"
 
@@ -90,6 +91,19 @@ class Run:
 
         spending = spending_of(self.config, self.directory)
         return with_cost(statement(spending, self.config.data.users), self.directory)
+
+    @property
+    def worth(self) -> Worth:
+        """What its samples are good for, told by its releases alone.
+
+        ``clear``, ``usable for statistics``, ``noise``, or ``not judged`` where no annotator or
+        no means of classes could tell.
+        """
+        from fedlens.store import open_store
+
+        with open_store(self.store) as store:
+            judged = [batch.worth for batch in store.batches(self.id) if batch.fidelity]
+        return judged[-1] if judged else "not judged"
 
     def samples(self, *, kind: Purpose = "curated", round: int | None = None) -> Samples:  # noqa: A002
         """Samples that lie in the run's store.

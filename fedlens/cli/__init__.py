@@ -16,6 +16,7 @@ from fedlens.foundation.errors import ExitStatus, FedlensError
 
 VERBS = {
     "simulate": "train a generator on simulated users' data",
+    "rehearse": "try a schedule on public pictures before it spends a budget",
     "resume": "go on with a run that was interrupted",
     "samples": "write a contact sheet (PNG) of a run's samples, or export them",
     "diagnose": "name a fault in users' data by what a run has released anyway",
@@ -116,7 +117,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return int(chosen.run(chosen))
     except KeyboardInterrupt:
-        trains = chosen.verb in ("simulate", "resume")
+        trains = chosen.verb in ("simulate", "rehearse", "resume")
         how = "; nothing spent is lost: `fedlens resume RUN_DIR` goes on" if trains else ""
         return _say(f"interrupted{how}", ExitStatus.FAILED)
     except BrokenPipeError:

@@ -145,6 +145,8 @@ def run(args: argparse.Namespace) -> int:
     from fedlens.simulations.plots.diagnosis import plot_diagnosis
 
     chosen = open_run(args.run_dir, store=args.store)
+    if chosen.worth == "noise":
+        say("NOISE: this run learned next to nothing; what is not found may well be there")
     if args.reference == NONE:
         return _hint(chosen, args.sound, as_json=args.json)
     if args.sound is not None:

@@ -22,6 +22,15 @@ if TYPE_CHECKING:
     from fedlens.simulations.engine import Summary
 
 
+WORTH = {
+    "clear": "CLEAR: they show what was asked for (fidelity {:.2f})",
+    "usable for statistics": "USABLE FOR STATISTICS: trust sums over many, not a single one "
+    "(fidelity {:.2f})",
+    "noise": "NOISE: they say nothing about the data; do not label them (fidelity {:.2f})",
+}
+"""Verdicts in words, with the mean fidelity over classes."""
+
+
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """The verb and its flags."""
     parser = verbs.add_parser(
@@ -32,6 +41,14 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         + _settings_help(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    add_run_flags(parser)
+    parser.add_argument("--data-dir", help="folder of the data set's files (data.dir)")
+    add_training_flags(parser)
+    parser.set_defaults(run=run)
+
+
+def add_run_flags(parser: argparse.ArgumentParser) -> None:
+    """What a new run is made of and where it goes; ``simulate`` and ``rehearse`` share them."""
     add = parser.add_argument
     add("--preset", default="demo", help=f"one of {', '.join(preset_names())}")
     add("--config", type=Path, help="TOML file of settings, over the preset")
@@ -57,7 +74,6 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         help="scale the noise of all tasks by one factor, so that the whole run has this DP ε",
     )
     add("--delta", type=float, help="δ of --epsilon, and privacy.delta of the run from then on")
-    add("--data-dir", help="folder of the data set's files (data.dir)")
     add("--out", type=Path, help="run directory (default: runs/PRESET, numbered)")
     add(
         "--overwrite",
@@ -65,8 +81,6 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         help="rename a run that is in --out to make room for this one",
     )
     add("--store", default="", help="URL of the store (default: in the directory)")
-    add_training_flags(parser)
-    parser.set_defaults(run=run)
 
 
 def add_training_flags(parser: argparse.ArgumentParser) -> None:
@@ -95,13 +109,18 @@ def _settings_help() -> str:
 
 def config_of(args: argparse.Namespace) -> Config:
     """The configuration that the flags ask for."""
+    given = given_settings(SimulationSettings, args)
+    return SimulationSettings(**{**given, "settings": chosen_settings(args)}).configuration()
+
+
+def chosen_settings(args: argparse.Namespace) -> dict[str, object]:
+    """Single settings by key, those of ``--set`` and of ``--fault``."""
     from fedlens.server.config.loading import parse_setting
 
     settings = dict(parse_setting(text) for text in args.settings)
     if args.fault:
         settings["data.fault"] = " ".join(args.fault)
-    given = given_settings(SimulationSettings, args)
-    return SimulationSettings(**{**given, "settings": settings}).configuration()
+    return settings
 
 
 def run(args: argparse.Namespace) -> int:
@@ -152,19 +171,7 @@ def _print(summary: Summary, tests: str) -> None:
         return
     if not summary.whole:
         say(f"  NOT EVERYONE    {summary.covered}")
-    if summary.planted:
-        say(f"  PLANTED FAULT   {summary.planted} (simulation only)")
-    if summary.contact_sheet is not None:
-        say(f"  contact sheet   {summary.contact_sheet} (curated: to label and to teach with)")
-    if summary.faithful_sheet is not None:
-        say(f"  faithful sheet  {summary.faithful_sheet} (to look for faults in)")
-    if summary.rejected:
-        mean = fmean(summary.rejected.values())
-        worst = max(summary.rejected, key=lambda name: summary.rejected[name])
-        say(
-            f"  rejected        {mean:.0%} of the candidates for curated samples, "
-            f"most of class {worst} ({summary.rejected[worst]:.0%})"
-        )
+    _print_samples(summary)
     say(f"  plots           {summary.plots}")
     say(f"  store           {summary.store}")
     if not summary.private:
@@ -189,6 +196,24 @@ def _print(summary: Summary, tests: str) -> None:
     say(summary.statement)
     say()
     say(f"Look at it:  {program()} dashboard {summary.run_dir}")
+
+
+def _print_samples(summary: Summary) -> None:
+    if summary.fidelity:
+        say(f"  samples         {WORTH[summary.worth].format(fmean(summary.fidelity.values()))}")
+    if summary.planted:
+        say(f"  PLANTED FAULT   {summary.planted} (simulation only)")
+    if summary.contact_sheet is not None:
+        say(f"  contact sheet   {summary.contact_sheet} (curated: to label and to teach with)")
+    if summary.faithful_sheet is not None:
+        say(f"  faithful sheet  {summary.faithful_sheet} (to look for faults in)")
+    if summary.rejected:
+        mean = fmean(summary.rejected.values())
+        worst = max(summary.rejected, key=lambda name: summary.rejected[name])
+        say(
+            f"  rejected        {mean:.0%} of the candidates for curated samples, "
+            f"most of class {worst} ({summary.rejected[worst]:.0%})"
+        )
 
 
 def _print_students(summary: Summary, tests: str) -> None:

@@ -70,6 +70,8 @@ def run(args: argparse.Namespace) -> int:
 
     _check(args)
     run = open_run(args.run_dir, store=args.store)
+    if run.worth == "noise":
+        say("NOISE: this run learned next to nothing, and so will a student of its samples")
     found = _of_project(run, args) if args.project else _of_samples(run, args)
     of = "of {} right" if found.simulated else "right of {}"
     used, result = found.curve[-1]

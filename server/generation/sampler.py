@@ -40,6 +40,8 @@ class Drawn:
     """Candidates that were drawn for each, int64 [n]."""
     passed: Tensor
     """Whether each reached the agreement that was asked for, bool [n]."""
+    found: Tensor | None = None
+    """Class that the annotator finds likeliest, int64 [n], of samples that it did not choose."""
 
     def rejected(self, labels: Tensor) -> dict[str, float]:
         """Share of each class's candidates that the filter turned down, by class as a text."""
@@ -153,7 +155,12 @@ class Sampler:
             images = self._hidden(drawn.images, seed, torch.stack([labels, chosen], 1))
             return replace(drawn, images=images, agreement=None)
         if self.annotator is not None and drawn.agreement is None:
-            return replace(drawn, agreement=self._belief(drawn.images, labels))
+            beliefs = _probabilities(self.annotator, drawn.images)
+            return replace(
+                drawn,
+                agreement=beliefs.gather(1, labels[:, None])[:, 0],
+                found=beliefs.argmax(1),
+            )
         return drawn
 
     @property

@@ -271,6 +271,11 @@ class Learner:
         """The label model, where the run has one that learned anything."""
         return None if self._labelling is None else self._labelling.labeller()
 
+    def signal(self) -> NDArray[np.float64] | None:
+        """`ServerTask.signal` of the last task that has one: the generator learned from it."""
+        known = [task.signal() for task in self._tasks.values()]
+        return next((found for found in reversed(known) if found is not None), None)
+
     # State
 
     def state(self) -> Arrays:

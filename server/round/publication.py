@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -41,6 +42,8 @@ from fedlens.store import (
     RunStatus,
     SampleRecord,
     Store,
+    Worth,
+    worth_of,
 )
 
 SEEDS: dict[Purpose, int] = {"strip": 1_000_003, "curated": 2_000_003, "faithful": 5_000_003}
@@ -54,11 +57,13 @@ def guarantees_something(config: Config) -> bool:
     return config.noised and noise_source(config) == "os-entropy"
 
 
-def provenance(config: Config, purpose: Purpose) -> str:
-    """The label beside every sample of a batch: how it came about, and what is not as in life."""
+def provenance(config: Config, purpose: Purpose, worth: Worth = "not judged") -> str:
+    """The label beside every sample of a batch: how it came about, and what it is good for."""
     parts = ["SYNTHETIC"]
     if purpose != "strip":
         parts.append(purpose.upper())
+    if worth != "not judged":
+        parts.append(worth.upper())
     if config.data.unlabelled:
         parts.append(UNLABELLED.upper())
     if config.split.active:
@@ -167,9 +172,15 @@ class Publication(RunObserver):
 
     @timed("store")
     def samples(
-        self, purpose: Purpose, number: int, sampler: Sampler, sha256: str, spending: Spending
+        self,
+        purpose: Purpose,
+        number: int,
+        sampler: Sampler,
+        sha256: str,
+        spending: Spending,
+        fidelity: Mapping[str, float] = MappingProxyType({}),
     ) -> None:
-        """Draw a batch from a kept generator and store it with its provenance.
+        """Draw a batch from a kept generator and store it with its provenance and fidelity.
 
         A strip shows the generator as it is, so that rounds before and after the annotator's can
         be compared; what is curated is drawn through the sampler's filter, what is faithful comes
@@ -199,7 +210,8 @@ class Publication(RunObserver):
             count=len(records),
             private=private,
             rejected=drawn.rejected(labels) if sampler.filters else {},
-            provenance=provenance(self._config, purpose),
+            fidelity=dict(fidelity),
+            provenance=provenance(self._config, purpose, worth_of(fidelity)),
             **figures,
         )
         self._store.add_batch(batch, records)

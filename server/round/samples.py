@@ -6,10 +6,12 @@ All of it is post-processing of releases that are paid for.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Generic, TypeVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from fedlens.accountant.account import Spending
@@ -19,7 +21,8 @@ from fedlens.models.weights import to_vector
 from fedlens.server.config.schedule import total_rounds
 from fedlens.server.config.tree import Config
 from fedlens.server.generation.compute import faithful_threads, has_spare_cores
-from fedlens.server.generation.sampler import kept_arrays
+from fedlens.server.generation.sampler import Sampler, kept_arrays
+from fedlens.server.learning.fidelity import fidelity_by_class
 from fedlens.server.learning.learner import Learner
 from fedlens.server.learning.unguided import faithful_sampler
 from fedlens.server.ledger.run_ledger import RunLedger
@@ -32,6 +35,10 @@ from fedlens.server.run.directory import RunDirectory, load_generator
 from fedlens.store import Purpose, RunStatus
 
 # Work that goes on in a thread of its own beside the rounds, where a core is free for it.
+
+JUDGED, LEAST_JUDGED = 1000, 20
+"""Samples by which a run's fidelity is told, and of each class at least."""
+FIDELITY_SEED = 7_000_003
 
 Made = TypeVar("Made")
 OnStep = Callable[[int, int], None]
@@ -126,7 +133,7 @@ class SampleReleases(RunObserver):
             display: is told of the steps of the generator of faithful samples.
         """
         self._every, self._threads = config.release.every, faithful_threads(config)
-        self._rounds = total_rounds(config)
+        self._rounds, self._seed = total_rounds(config), config.seed
         self._directory, self._learner = directory, learner
         self._publication, self._ledger, self._display = publication, ledger, display
         self._last: FinishedRound | None = None
@@ -148,8 +155,13 @@ class SampleReleases(RunObserver):
     def finish_rounds(self) -> None:
         """Publish the curated samples of the whole run, and its faithful ones."""
         if self._last is not None and self._learner.showable(self._last.task):
-            self._publish_samples("curated", self._last.number, self._ledger.published())
-            self._publish_faithful(self._last.number)
+            number, spending = self._last.number, self._ledger.published()
+            faithful = self._faithful_sampler(number)
+            fidelity = self._fidelity(faithful)
+            self._publish_samples("curated", number, spending, fidelity)
+            if faithful is not None:
+                sha256 = digest_of({"average": to_vector(faithful.generator)})
+                self._publication.samples("faithful", number, faithful, sha256, spending, fidelity)
 
     def end(self, status: RunStatus, reason: str | None, spending: Spending) -> None:
         """Have no thread go on."""
@@ -164,29 +176,42 @@ class SampleReleases(RunObserver):
         if (moved and number % self._every == 0) or number == round_.task.last:
             self._publish_samples("strip", number, self._ledger.spending())
 
-    def _publish_samples(self, purpose: Purpose, number: int, spending: Spending) -> None:
+    def _publish_samples(
+        self,
+        purpose: Purpose,
+        number: int,
+        spending: Spending,
+        fidelity: Mapping[str, float] = MappingProxyType({}),
+    ) -> None:
         sampler = self._learner.sampler(number)
         sha256 = self._directory.save_generator(number, kept_arrays(sampler))
         self._publication.checkpoint(number, sha256)
-        self._publication.samples(purpose, number, sampler, sha256, spending)
+        self._publication.samples(purpose, number, sampler, sha256, spending, fidelity)
 
     # Samples that show faults
 
-    def _publish_faithful(self, number: int) -> None:
-        """Samples that show faults; none where a filter, trained on others, is to hide something.
+    def _faithful_sampler(self, number: int) -> Sampler | None:
+        """Of samples that show faults; None where a filter, trained on others, hides something.
 
         A run that is resumed finds the generator that it trained before.
         """
         sampler = self._learner.sampler(number)
         if sampler.privatizer is not None:
-            return
+            return None
         if not self._directory.faithful_path(number).exists():
             made = self._train_faithful(number)
             if made is not None:
                 self._directory.save_faithful(number, to_vector(made))
-        sampler = faithful_sampler(self._directory, number, sampler)
-        sha256 = digest_of({"average": to_vector(sampler.generator)})
-        self._publication.samples("faithful", number, sampler, sha256, self._ledger.published())
+        return faithful_sampler(self._directory, number, sampler)
+
+    def _fidelity(self, faithful: Sampler | None) -> dict[str, float]:
+        """How far the run's samples can be trusted, by class."""
+        if faithful is None or faithful.annotator is None:
+            return {}
+        each = max(LEAST_JUDGED, JUDGED // faithful.classes)
+        labels = torch.arange(faithful.classes).repeat(each)
+        drawn = faithful.judged(labels, self._seed + FIDELITY_SEED)
+        return fidelity_by_class(self._learner.signal(), labels, drawn.found)
 
     def _train_faithful(self, number: int) -> Generator | None:
         def show(step: int, steps: int) -> None:

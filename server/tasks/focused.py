@@ -25,7 +25,7 @@ from fedlens.server.config import needs
 from fedlens.server.config.mechanism import largest_sum, release_deviation
 from fedlens.server.config.section import require
 from fedlens.server.run.arrays import Arrays
-from fedlens.server.tasks.frozen import FrozenTask, discrepancy
+from fedlens.server.tasks.frozen import FrozenTask, discrepancy, signal_between
 from fedlens.server.tasks.protocol import CriticTask, Samples, TaskContext, TaskRequest
 
 
@@ -85,12 +85,7 @@ class FocusedTask(CriticTask):
     def _aim(self) -> None:
         """Set the class means to reach, and the directions' weights."""
         basis = self._sharp().basis.double().cpu().numpy()
-        first, noise = self._warmup.means @ basis, self._warmup.noise
-        own = float(np.mean((self._noise / self._warmup.mass) ** 2)) / max(1, self._releases)
-        if self._releases:
-            share = noise / (noise + own) if noise + own else 1.0
-            first = (1 - share) * first + share * self._sum / self._releases
-            noise = own * share
+        first, noise = self._places(basis)
         power = np.mean((first - self._origin.double().cpu().numpy()) ** 2, axis=0)
         signal = np.clip(power - noise, 0, None) / np.maximum(power, 1e-30)
         self._target, roots = (
@@ -101,6 +96,22 @@ class FocusedTask(CriticTask):
         # the last row: the constant coordinate is no part of a place
         self._lens = F.pad((self._sharp().basis * roots)[:, seen], (0, 0, 0, 1))
         self._aimed = (self._target * roots)[:, seen]
+
+    def _places(self, basis: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
+        """Where classes stand along the focus by both releases, and the noise's mean variance."""
+        first, noise = self._warmup.means @ basis, self._warmup.noise
+        if not self._releases:
+            return first, noise
+        own = float(np.mean((self._noise / self._warmup.mass) ** 2)) / self._releases
+        share = noise / (noise + own) if noise + own else 1.0
+        return (1 - share) * first + share * self._sum / self._releases, own * share
+
+    def signal(self) -> NDArray[np.float64] | None:
+        """As every task, along the focus and by both tasks' releases."""
+        if not self._releases:
+            return None
+        places, noise = self._places(self._sharp().basis.double().cpu().numpy())
+        return signal_between(places, np.full(self._classes, noise))
 
     def loss(self, images: Tensor, labels: Tensor) -> Tensor:
         """Unbiased squared distance of weighted embeddings along the focus, summed.

@@ -88,6 +88,13 @@ class FrozenTask(CriticTask):
             for part in (self.means, np.sqrt(signal))
         )
 
+    def signal(self) -> NDArray[np.float64] | None:
+        """As every task; the noise is known, so what is above it is signal."""
+        if not self._releases:
+            return None
+        noise = (self._noise / self.mass[:, 0]) ** 2 / self._releases
+        return signal_between(self.means, noise)
+
     def loss(self, images: Tensor, labels: Tensor) -> Tensor:
         """Unbiased squared distance of weighted embeddings (maximum mean discrepancy), summed.
 
@@ -113,6 +120,28 @@ class FrozenTask(CriticTask):
         self._sum = state["sum"].astype(np.float64)
         self._releases = int(state["releases"])
         self._aim()
+
+
+def signal_between(
+    means: NDArray[np.float64], noise: NDArray[np.float64]
+) -> NDArray[np.float64] | None:
+    """By class: what share of the squared distance from the mean of all classes is no noise.
+
+    Args:
+        means: noised means of classes, [classes, dim].
+        noise: variance of the noise in each coordinate of a class's mean, [classes].
+
+    Returns:
+        Shares float64 [classes] in [0, 1], unbiased up to the cut at 0; None for a single class.
+    """
+    classes, dim = means.shape
+    if classes < 2:
+        return None
+    energy = np.sum((means - means.mean(0)) ** 2, axis=1)
+    others = (noise.sum() - noise) / classes**2
+    expected = dim * ((1 - 1 / classes) ** 2 * noise + others)
+    share: NDArray[np.float64] = (energy - expected) / np.maximum(energy, 1e-30)
+    return share.clip(0, 1)
 
 
 def discrepancy(rows: Tensor, targets: Tensor, roots: Tensor) -> Tensor:

@@ -131,6 +131,14 @@ class ServerTask(ABC):
         """
         return {}
 
+    def signal(self) -> NDArray[np.float64] | None:
+        """By class: of how far it lies from the mean of all, what share is no noise.
+
+        Returns:
+            Shares float64 [classes] in [0, 1]; None where no classes' means were released.
+        """
+        return None
+
     def filter_weights(self) -> Vector:
         """The filter as it travels in the requests of all later tasks, float32 [n].
 

@@ -230,7 +230,7 @@ _table(
     *_given("count", kind=sa.Integer),
     *_spent(),
     *_given("private", kind=sa.Boolean),
-    *_given("rejected", kind=sa.JSON),
+    *_given("rejected", "fidelity", kind=sa.JSON),
     *_given("provenance"),
     *_given("created_at", kind=sa.Date),
     sa.ForeignKeyConstraint(["run_id", "ledger_index"], ["ledger.run_id", "ledger.ledger_index"]),
