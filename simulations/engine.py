@@ -93,7 +93,7 @@ class Summary:
     worth: str
     """What its samples are good for: clear, usable for statistics, noise, or not judged."""
     fidelity: dict[str, float]
-    """By class, what the verdict was made of; see "what a run is worth"."""
+    """What the verdict was made of: signal by class, and what an annotator recognises."""
     planted: str
     """Faults that were planted in the simulated data, as in ``data.fault``; empty for none."""
     plots: str | None

@@ -57,4 +57,4 @@ from fedlens.store.reviews import Adjudication, AnnotatorRecord, FinalLabel, Giv
 from fedlens.store.store import Store, open_store
 from fedlens.store.tags import TagEntry
 from fedlens.store.upgrades import StoreStatus, check, upgrade
-from fedlens.store.worth import Worth, worth_of
+from fedlens.store.worth import RECOGNISED, Worth, figure_of, worth_of

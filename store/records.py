@@ -27,7 +27,7 @@ from fedlens.store.checks import (
     require,
 )
 from fedlens.store.pngs import encode, pixel_digest
-from fedlens.store.worth import Worth, worth_of
+from fedlens.store.worth import RECOGNISED, Worth, worth_of
 
 RunStatus = Literal["running", "finished", "stopped-by-budget", "interrupted", "failed"]
 ReleaseStatus = Literal["applied", "lost"]
@@ -201,8 +201,9 @@ class BatchRecord:
     """Share of all candidates of a class that the filter turned down, by the class's number as a
     text; empty where nothing was filtered."""
     fidelity: Mapping[str, float] = field(default_factory=dict)
-    """By the class's number as a text: how far the run's samples of it can be trusted, from 0 for
-    noise to 1, by the run's releases alone; empty where nothing could judge them."""
+    """By the class's number as a text: which share of what the run learned of it is no noise; under
+    `RECOGNISED`, how far an annotator recognises such samples. Told by the run's releases alone;
+    empty where nothing could tell."""
     provenance: str
     """The label shown beside every sample, in words."""
 
@@ -218,7 +219,8 @@ class BatchRecord:
         check_text(self, "checkpoint_sha256", "provenance")
         check_spending(self)
         _check_shares("rejected", self.rejected)
-        _check_shares("fidelity", self.fidelity)
+        signal = {name: share for name, share in self.fidelity.items() if name != RECOGNISED}
+        _check_shares("fidelity", signal)
 
 
 def _check_shares(field_name: str, shares: Mapping[str, float]) -> None:

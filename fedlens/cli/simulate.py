@@ -15,6 +15,7 @@ from fedlens.cli.output import figure, print_json, program, round_bar, say
 from fedlens.cli.profile import show_profile
 from fedlens.foundation.errors import ExitStatus
 from fedlens.foundation.profile import profiled
+from fedlens.store.worth import figure_of
 
 if TYPE_CHECKING:
     from fedlens.server.config.tree import Config
@@ -28,7 +29,7 @@ WORTH = {
     "(fidelity {:.2f})",
     "noise": "NOISE: they say nothing about the data; do not label them (fidelity {:.2f})",
 }
-"""Verdicts in words, with the mean fidelity over classes."""
+"""Verdicts in words, with the figure of fidelity."""
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -200,7 +201,7 @@ def _print(summary: Summary, tests: str) -> None:
 
 def _print_samples(summary: Summary) -> None:
     if summary.fidelity:
-        say(f"  samples         {WORTH[summary.worth].format(fmean(summary.fidelity.values()))}")
+        say(f"  samples         {WORTH[summary.worth].format(figure_of(summary.fidelity))}")
     if summary.planted:
         say(f"  PLANTED FAULT   {summary.planted} (simulation only)")
     if summary.contact_sheet is not None:

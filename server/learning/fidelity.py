@@ -1,43 +1,57 @@
 """How far a run's samples can be trusted, from its noised sums alone: no data and no cost.
 
-Two things have to hold of a class. What critics were told of it is more than noise: their *signal*,
-known because the noise's law is. And samples of it show it: an annotator that learned from other
-releases, with noise of its own, recognises them. The samples are those that it neither guided nor
-chose. Fidelity is the product of both.
+Two things have to hold. What critics were told of a class is more than noise: its *signal*, known
+because the noise's law is. And samples show their classes: an annotator that learned from other
+releases, with noise of its own, recognises samples that it neither guided nor chose.
 """
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fedlens.store import RECOGNISED
 
-def fidelity_by_class(
-    signal: NDArray[np.float64] | None, labels: Tensor, found: Tensor | None
+Shares = NDArray[np.float64]
+UNTOLD = 0.1
+"""Signal of an annotator at which what it recognises counts for half of the figure."""
+UNKNOWN = 0.5
+"""What is recognised, as far as an annotator can tell nothing."""
+
+
+def fidelity_of(
+    signal: Shares | None, own: Shares | None, labels: Tensor, found: Tensor | None
 ) -> dict[str, float]:
-    """Fidelity by the class's number as a text, from 0 to 1.
-
-    A class is recognised as far as its own samples are taken for it more often than others' are:
-    an annotator that gives one answer to everything recognises nothing.
+    """Signal by the class's number as a text, and what is recognised under `RECOGNISED`.
 
     Args:
-        signal: share of what is known of each class that is no noise, float64 [classes].
+        signal: of the critics, by class, float64 [classes] in [0, 1].
+        own: of the annotator, likewise.
         labels: classes that samples were asked for, int64 [n], every class among them.
-        found: class that the annotator finds likeliest, int64 [n].
+        found: class that the annotator finds likeliest, int64 [n]; None without one.
 
     Returns:
-        Nothing where no critic knows its signal, or there is no annotator.
+        Nothing where no critic knows its signal.
     """
-    if signal is None or found is None:
+    if signal is None:
         return {}
-    return {
-        str(label): float(signal[label]) * _recognition(labels == label, found == label)
-        for label in range(len(signal))
-    }
+    shares = {str(label): float(share) for label, share in enumerate(signal)}
+    if found is None or own is None:
+        return shares
+    return {**shares, RECOGNISED: _recognised(labels, found, len(signal), float(own.mean()))}
 
 
-def _recognition(asked: Tensor, found: Tensor) -> float:
-    """Share of a class's own samples that are taken for it, less that of the others'; from 0."""
-    own, others = found[asked].double().mean(), found[~asked].double().mean()
-    return max(0.0, float(own - others))
+def _recognised(labels: Tensor, found: Tensor, classes: int, own: float) -> float:
+    """How often samples are taken for their class, above chance, were the annotator free of noise.
+
+    An annotator's noise hides what it would recognise, by about the root of its signal (Spearman's
+    correction for attenuation). One with little signal can tell little: then the figure is drawn
+    to `UNKNOWN`.
+    """
+    right = [float((found[labels == label] == label).double().mean()) for label in range(classes)]
+    above = max(0.0, (float(np.mean(right)) - 1 / classes) / (1 - 1 / classes))
+    corrected = min(1.0, above / math.sqrt(own)) if own else UNKNOWN
+    return (own * corrected + UNTOLD * UNKNOWN) / (own + UNTOLD)

@@ -272,9 +272,13 @@ class Learner:
         return None if self._labelling is None else self._labelling.labeller()
 
     def signal(self) -> NDArray[np.float64] | None:
-        """`ServerTask.signal` of the last task that has one: the generator learned from it."""
-        known = [task.signal() for task in self._tasks.values()]
+        """`ServerTask.signal` of the last critic that has one: the generator learned from it."""
+        known = [self._tasks[name].signal() for name in self._config.critics]
         return next((found for found in reversed(known) if found is not None), None)
+
+    def labelling_signal(self) -> NDArray[np.float64] | None:
+        """`ServerTask.signal` of the task that labels."""
+        return None if self._labelling is None else self._labelling.signal()
 
     # State
 

@@ -22,7 +22,7 @@ from fedlens.server.config.schedule import total_rounds
 from fedlens.server.config.tree import Config
 from fedlens.server.generation.compute import faithful_threads, has_spare_cores
 from fedlens.server.generation.sampler import Sampler, kept_arrays
-from fedlens.server.learning.fidelity import fidelity_by_class
+from fedlens.server.learning.fidelity import fidelity_of
 from fedlens.server.learning.learner import Learner
 from fedlens.server.learning.unguided import faithful_sampler
 from fedlens.server.ledger.run_ledger import RunLedger
@@ -205,13 +205,16 @@ class SampleReleases(RunObserver):
         return faithful_sampler(self._directory, number, sampler)
 
     def _fidelity(self, faithful: Sampler | None) -> dict[str, float]:
-        """How far the run's samples can be trusted, by class."""
-        if faithful is None or faithful.annotator is None:
+        """How far the run's samples can be trusted, as `fidelity_of`."""
+        if faithful is None:
             return {}
-        each = max(LEAST_JUDGED, JUDGED // faithful.classes)
-        labels = torch.arange(faithful.classes).repeat(each)
+        signal, own = self._learner.signal(), self._learner.labelling_signal()
+        labels = torch.arange(faithful.classes)
+        if faithful.annotator is None or signal is None:
+            return fidelity_of(signal, None, labels, None)
+        labels = labels.repeat(max(LEAST_JUDGED, JUDGED // faithful.classes))
         drawn = faithful.judged(labels, self._seed + FIDELITY_SEED)
-        return fidelity_by_class(self._learner.signal(), labels, drawn.found)
+        return fidelity_of(signal, own, labels, drawn.found)
 
     def _train_faithful(self, number: int) -> Generator | None:
         def show(step: int, steps: int) -> None:

@@ -19,7 +19,7 @@ from fedlens.client.tasks.settings import AnnotatorSettings
 from fedlens.models import devices
 from fedlens.models.annotators import Annotator
 from fedlens.models.weights import load_vector, to_vector
-from fedlens.server.config.mechanism import largest_sum
+from fedlens.server.config.mechanism import largest_sum, release_deviation
 from fedlens.server.config.section import ConfigError
 from fedlens.server.config.tasks import AnnotatorConfig
 from fedlens.server.run.arrays import Arrays
@@ -31,6 +31,7 @@ from fedlens.server.tasks.protocol import (
     TaskRequest,
     settings_of,
 )
+from fedlens.server.tasks.signal import signal_between
 
 
 class AnnotatorTask(ServerTask):
@@ -61,6 +62,7 @@ class AnnotatorTask(ServerTask):
             raise ConfigError(f"{name} = {settings.components!r} cannot be used: {error}") from None
         self.size = self._iterate.weight.numel()
         self.largest_reply = largest_sum(context.config, settings, self.size)
+        self._deviation = release_deviation(context.config, settings)
         self._velocity = torch.zeros_like(self._iterate.weight)
         self._begun = False
         self._applied = 0
@@ -121,6 +123,25 @@ class AnnotatorTask(ServerTask):
         """Count an iterate of the last quarter in; before that, the mean is the last iterate."""
         counted = max(1, self._applied - 3 * self._settings.rounds // 4)
         self._mean.weight.lerp_(self._iterate.weight, 1 / counted)
+
+    def signal(self) -> NDArray[np.float64] | None:
+        """As every task, of the classes' mean weights; gradients that answer noise are left out.
+
+        Such an answer only makes noise smaller, so the share is rather too low than too high.
+        """
+        if not self.ready:
+            return None
+        noise = np.full(self._mean.classes, (self._deviation * self._noise_gain()) ** 2)
+        return signal_between(self._mean.weight.double().cpu().numpy(), noise)
+
+    def _noise_gain(self) -> float:
+        """Deviation of the mean weight's noise, relative to a release's."""
+        settings, applied = self._settings, self._applied
+        first = min(applied, 3 * settings.rounds // 4 + 1)
+        ages = np.arange(first, applied + 1)[:, None] - np.arange(1, applied + 1)[None] + 1
+        momentum = settings.momentum
+        grown = (1 - momentum ** ages.clip(0)) / (1 - momentum)
+        return float(settings.rate * np.linalg.norm(grown.mean(0)))
 
     def generator_steps(self, number: int) -> GeneratorSteps | None:
         """After the last round the generator is guided, if the annotator learned anything."""

@@ -25,8 +25,9 @@ from fedlens.server.config import needs
 from fedlens.server.config.mechanism import largest_sum, release_deviation
 from fedlens.server.config.section import require
 from fedlens.server.run.arrays import Arrays
-from fedlens.server.tasks.frozen import FrozenTask, discrepancy, signal_between
+from fedlens.server.tasks.frozen import FrozenTask, discrepancy
 from fedlens.server.tasks.protocol import CriticTask, Samples, TaskContext, TaskRequest
+from fedlens.server.tasks.signal import signal_between
 
 
 class FocusedTask(CriticTask):

@@ -27,6 +27,7 @@ from fedlens.models.features import PatchFeatures
 from fedlens.server.config.mechanism import largest_sum, release_deviation
 from fedlens.server.run.arrays import Arrays
 from fedlens.server.tasks.protocol import CriticTask, TaskContext, TaskRequest, settings_of
+from fedlens.server.tasks.signal import signal_between
 
 LEAST_MASS = 0.2
 """A class is not divided by a noisy mass below this share of an equal one."""
@@ -120,28 +121,6 @@ class FrozenTask(CriticTask):
         self._sum = state["sum"].astype(np.float64)
         self._releases = int(state["releases"])
         self._aim()
-
-
-def signal_between(
-    means: NDArray[np.float64], noise: NDArray[np.float64]
-) -> NDArray[np.float64] | None:
-    """By class: what share of the squared distance from the mean of all classes is no noise.
-
-    Args:
-        means: noised means of classes, [classes, dim].
-        noise: variance of the noise in each coordinate of a class's mean, [classes].
-
-    Returns:
-        Shares float64 [classes] in [0, 1], unbiased up to the cut at 0; None for a single class.
-    """
-    classes, dim = means.shape
-    if classes < 2:
-        return None
-    energy = np.sum((means - means.mean(0)) ** 2, axis=1)
-    others = (noise.sum() - noise) / classes**2
-    expected = dim * ((1 - 1 / classes) ** 2 * noise + others)
-    share: NDArray[np.float64] = (energy - expected) / np.maximum(energy, 1e-30)
-    return share.clip(0, 1)
 
 
 def discrepancy(rows: Tensor, targets: Tensor, roots: Tensor) -> Tensor:

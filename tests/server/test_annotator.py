@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from fedlens.data.embedded import load_embedded
 from fedlens.models.annotators import Annotator
 from fedlens.models.weights import load_vector
+from fedlens.server.config.mechanism import release_deviation
 from fedlens.server.config.tree import Config, ConfigError
 from fedlens.server.tasks.annotator import AnnotatorTask
 
@@ -75,6 +76,23 @@ def test_a_release_moves_the_weight_along_it(digits):
     np.testing.assert_allclose(iterate_of(made), 2 * first, atol=1e-6)
     made.apply_release(second)
     np.testing.assert_allclose(iterate_of(made), 3 * first + 2 * second, atol=1e-6)
+
+
+@pytest.mark.parametrize(("rounds", "momentum"), [(1, 0.0), (4, 0.5), (9, 0.9)])
+def test_it_knows_its_own_noise(digits, rounds, momentum):
+    """Fed with noise of the deviation that its run declares it finds no signal; with more, some."""
+    shares = {1: [], 2: []}
+    for seed in range(12):
+        for scale, found in shares.items():
+            made = annotator(rounds, rate=2.0, momentum=momentum)
+            begin(made, digits[0][:50])
+            source = np.random.default_rng(seed)
+            deviation = scale * release_deviation(Config(), made._settings)
+            for _ in range(rounds):
+                made.apply_release(source.normal(0, deviation, made.size))
+            found.append(made.signal().mean())
+    assert np.mean(shares[1]) < 0.1
+    assert np.mean(shares[2]) == pytest.approx(0.75, abs=0.05)
 
 
 @pytest.mark.parametrize("rounds", [1, 4, 5])

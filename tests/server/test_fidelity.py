@@ -1,4 +1,4 @@
-"""What a run says of its own samples: signal by class, what an annotator recognises, the verdict."""
+"""What a run says of its own samples: signal by class, what is recognised, the verdict."""
 
 from __future__ import annotations
 
@@ -6,9 +6,16 @@ import numpy as np
 import pytest
 import torch
 
-from fedlens.server.learning.fidelity import fidelity_by_class
-from fedlens.server.tasks.frozen import signal_between
-from fedlens.store import ProjectRecord, StoreError, open_store, worth_of
+from fedlens.server.learning.fidelity import fidelity_of
+from fedlens.server.tasks.signal import signal_between
+from fedlens.store import (
+    RECOGNISED,
+    ProjectRecord,
+    StoreError,
+    figure_of,
+    open_store,
+    worth_of,
+)  # fmt: skip
 from fedlens.store.labelling import LabelRecord
 
 CLASSES, DIM = 6, 4000
@@ -50,29 +57,36 @@ def test_one_class_has_nothing_to_differ_from():
 
 
 LABELS = torch.arange(40) % 4
+ONES = np.ones(4)
 
 
 def test_an_annotator_with_one_answer_recognises_nothing():
-    said = fidelity_by_class(np.ones(4), LABELS, torch.zeros(40, dtype=torch.int64))
-    assert said == {str(c): 0.0 for c in range(4)}
-    assert worth_of(said) == "noise"
+    said = fidelity_of(ONES, ONES, LABELS, torch.zeros(40, dtype=torch.int64))
+    assert said[RECOGNISED] < 0.05
+    assert worth_of(said) == "usable for statistics"
 
 
-def test_fidelity_is_what_is_recognised_of_what_is_no_noise():
-    signal = np.array([1.0, 0.9, 0.5, 0.0])
-    assert fidelity_by_class(signal, LABELS, LABELS) == {
-        str(c): pytest.approx(s) for c, s in enumerate(signal)
-    }
-    assert worth_of(fidelity_by_class(np.ones(4), LABELS, LABELS)) == "clear"
-    assert worth_of(fidelity_by_class(np.zeros(4), LABELS, LABELS)) == "noise"
-    swapped = LABELS[torch.randperm(40, generator=torch.Generator().manual_seed(1))]
-    assert worth_of(fidelity_by_class(np.ones(4), LABELS, swapped)) == "noise"
+def test_a_clear_run_has_signal_that_is_recognised():
+    assert worth_of(fidelity_of(ONES, ONES, LABELS, LABELS)) == "clear"
+    assert worth_of(fidelity_of(0.2 * ONES, ONES, LABELS, LABELS)) == "noise"
+    mixed = LABELS[torch.randperm(40, generator=torch.Generator().manual_seed(1))]
+    assert worth_of(fidelity_of(ONES, ONES, LABELS, mixed)) == "usable for statistics"
+    assert figure_of(fidelity_of(ONES, ONES, LABELS, LABELS)) > 0.9
+
+
+def test_noise_of_the_annotator_is_reckoned_with():
+    """Half of the samples recognised by one that is mostly noise is much."""
+    half = torch.where(torch.arange(40) < 20, LABELS, (LABELS + 1) % 4)
+    noisy, sure = (fidelity_of(ONES, own * ONES, LABELS, half)[RECOGNISED] for own in (0.3, 1.0))
+    assert noisy > sure
+    nothing = [fidelity_of(ONES, 0 * ONES, LABELS, found)[RECOGNISED] for found in (half, LABELS)]
+    assert nothing == [0.5, 0.5]
 
 
 def test_what_nothing_can_judge_is_not_judged():
-    assert fidelity_by_class(None, LABELS, LABELS) == {}
-    assert fidelity_by_class(np.ones(4), LABELS, None) == {}
+    assert fidelity_of(None, ONES, LABELS, LABELS) == {}
     assert worth_of({}) == "not judged"
+    assert worth_of(fidelity_of(ONES, None, LABELS, None)) == "usable for statistics"
 
 
 def test_noise_is_not_labelled_unless_somebody_wants_to(noise_run):

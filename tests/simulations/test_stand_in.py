@@ -75,5 +75,5 @@ def test_a_rehearsal_takes_its_form_from_the_contract(tmp_path, capsys):
     assert "REHEARSAL on public digits (stand-in:16x16x3,2,120)" in said
     found = json.loads(said.splitlines()[-1])
     assert found["users"] == 30
-    assert set(found["fidelity"]) == {"0", "1"}
+    assert set(found["fidelity"]) == {"0", "1", "recognised"}
     assert found["worth"] in ("noise", "usable for statistics", "clear")
