@@ -58,7 +58,7 @@ def label(run: Run, project: str = "shapes") -> None:
     labels.append(LabelRecord(key="x", name="artefact", kind="artefact"))
     with open_store(run.store) as store:
         made = store.create_project(
-            ProjectRecord(name=project, run_id=run.id, labels=tuple(labels))
+            ProjectRecord(name=project, run_id=run.id, labels=tuple(labels)), even_noise=True
         )
         ids = [one.label_id for one in store.labels(made)]
         user = store.ensure_user("ann")
@@ -191,7 +191,7 @@ def test_students_of_labels_are_tested_on_real_images_that_are_called_the_same(
     with open_store(first.store) as store:
         names = [LabelRecord(key=str(c), name=str(c)) for c in range(10)]
         made = store.create_project(
-            ProjectRecord(name="digits", run_id=first.id, labels=tuple(names))
+            ProjectRecord(name="digits", run_id=first.id, labels=tuple(names)), even_noise=True
         )
         ids, user = [one.label_id for one in store.labels(made)], store.ensure_user("bob")
         for place, sample in enumerate(store.queue(made, user, 20)):
