@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from fedlens.accountant.ledger.ledger import Ledger
@@ -183,6 +184,8 @@ def _prior(config: Config, model: LabelModel) -> PriorReleases:
 
 
 def _read(config: Config) -> LabelModel:
+    if not Path(config.data.label_model).is_absolute():
+        raise _refused(config, "give the absolute path of the label model's file")
     try:
         return read_label_model(config.data.label_model)
     except LabelModelError as error:

@@ -21,7 +21,8 @@ from fedlens.api.runs import Run, open_run
 from fedlens.api.simulations import chosen_config
 from fedlens.cli import main
 from fedlens.models.label_models import read_label_model
-from fedlens.server.config.tree import ConfigError
+from fedlens.server.config.tree import Config, ConfigError
+from fedlens.server.learning.label_models import check_label_model
 from fedlens.server.ledger.population import population_folder
 from fedlens.server.run.directory import RunDirectory
 from fedlens.simulations.federation.apps import node_users, simulated_federation
@@ -287,6 +288,12 @@ def test_a_run_goes_on_with_the_label_model_that_it_began_with_alone(
     other = read_label_model(mine)
     mine.write_bytes(other.__class__(other.network, ("a", "b"), "cnn", other.origin).to_bytes())
     assert main(["resume", str(folder / "third"), "--no-student"]) != 0
+
+
+def test_a_server_takes_no_path_that_is_relative_to_nobody_knows_where() -> None:
+    config = Config().updated({"data.labels": "model:shapes.npz"})
+    with pytest.raises(ConfigError, match="absolute path"):
+        check_label_model(config)
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"no archive"])
