@@ -43,6 +43,8 @@ class TaskConfig(Section):
     """What tasks after it, and the run's samples, may build on."""
     trains_filter_by: ClassVar[str] = ""
     """Which ``privatizer.trained_by`` it has a part in; empty for a task that trains no filter."""
+    of_labels: ClassVar[bool] = False
+    """Whether it learns nothing of records without labels, whatever its settings."""
     of_all_users: ClassVar[bool] = False
     """Whether its release is a mean over all users, as no trimmed sum is."""
     weights_stepped: ClassVar[bool] = False
@@ -66,7 +68,7 @@ class TaskConfig(Section):
     @property
     def reads_labels(self) -> bool:
         """Whether it learns nothing of records without labels."""
-        return False
+        return self.of_labels
 
     @property
     def steps_on_nodes(self) -> int:
@@ -226,6 +228,7 @@ class AnnotatorConfig(TaskConfig):
     """
 
     provides = frozenset({needs.LABELS})
+    of_labels = True
 
     kind: Literal["annotator"] = "annotator"
     rounds: Count = 20
@@ -255,11 +258,6 @@ class AnnotatorConfig(TaskConfig):
     fifth shorter, and its gradient noisier by a third."""
 
     @property
-    def reads_labels(self) -> bool:
-        """It learns to name records."""
-        return True
-
-    @property
     def framed_components(self) -> int:
         """Principal components that it takes from synthetic images before its first round."""
         return self.components
@@ -282,6 +280,7 @@ class PrivatizerTaskConfig(TaskConfig):
 
     provides = frozenset({needs.PRIVATIZER})
     trains_filter_by = "rounds"
+    of_labels = True
 
     kind: Literal["privatizer"] = "privatizer"
     rounds: Count = 10
@@ -330,11 +329,6 @@ class PrivatizerTaskConfig(TaskConfig):
         require_valid(heeded, "weight: the method 'information' has none, leave it at 1")
         require_valid(self.lead < self.rounds, "lead: the filter needs rounds too, give fewer")
         return self
-
-    @property
-    def reads_labels(self) -> bool:
-        """It weighs what is hidden against what labels say."""
-        return True
 
     def filter_is_trained(self, rounds: int, applied: int) -> bool:
         """Whether its rounds are over and the filter has learned in one of them."""
@@ -479,17 +473,13 @@ class MomentsConfig(TaskConfig):
     requires = frozenset({needs.SCALES})
     provides = frozenset({needs.PRIVATIZER})
     trains_filter_by = "sums"
+    of_labels = True
 
     kind: Literal["moments"] = "moments"
     noise_multiplier: NoiseMultiplier = 2.0
     clipping_norm: Positive = 3.0
     """C: L2 bound of a user's update. One image adds 1.44 at most, ten of several classes about
     3."""
-
-    @property
-    def reads_labels(self) -> bool:
-        """The filter that is fitted on them is to keep what labels say."""
-        return True
 
     @property
     def released(self) -> str:
