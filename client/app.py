@@ -18,6 +18,7 @@ from fedlens.client.node import secure_sum
 from fedlens.client.node.file import open_node_users
 from fedlens.client.node.members import enrol_users, members_of, named_users
 from fedlens.client.node.policy import NodePolicy
+from fedlens.client.node.replay_guard import take_round
 from fedlens.client.train import train
 from fedlens.client.users.protocol import LocalUsers, NodeDataError, OpenUsers, check_users
 from fedlens.foundation.logs import logged_to
@@ -173,7 +174,10 @@ def _describe(everyone: LocalUsers, policy: NodePolicy, context: Context) -> Rec
 def _train(
     message: Message, open_users: OpenUsers, policy: NodePolicy, context: Context
 ) -> RecordDict:
-    request = policy.accept(TrainRequest.from_record(message.content))
+    request = TrainRequest.from_record(message.content)
+    if request.mechanism.unit == "record":
+        take_round(request, context)
+    request = policy.accept(request)
     torch.set_num_threads(policy.threads)
     everyone = open_users(context)
     users = named_users(everyone, request.enrolled, context)

@@ -24,6 +24,7 @@ from pydantic import (
 
 from fedlens.client.messages import LONGEST_NAME, Natural
 from fedlens.client.users.protocol import NodeDataError
+from fedlens.foundation.toml import parse_toml
 from fedlens.foundation.unlabelled import BY_MODEL, NONE, OWN, UNLABELLED
 from fedlens.models.shapes import SIDES, ImageShape
 
@@ -189,8 +190,8 @@ def parse_contract(text: str, where: str) -> FederationContract:
         ContractError: as above.
     """
     try:
-        tree = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        tree = parse_toml(text)
+    except tomllib.TOMLDecodeError as error:
         raise ContractError(f"{where}: is not TOML: {error}") from None
     try:
         return FederationContract.model_validate(tree)

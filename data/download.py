@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import io
 import os
 import tempfile
 import urllib.request
@@ -16,6 +17,7 @@ from fedlens.data.dataset import DatasetError
 DATA_VARIABLE = "FEDLENS_DATA"
 TIMEOUT_SECONDS = 30.0
 LARGEST_BYTES = 64 << 20
+LARGEST_UNPACKED = 1 << 30
 """More than any known file; a mirror that sends more is not believed."""
 
 
@@ -85,7 +87,7 @@ def _first_good(mirrors: Sequence[str], file: str, digest: str) -> bytes:
         address = f"{mirror}/{file}"
         try:
             content = _get(address)
-            unpacked = gzip.decompress(content)
+            unpacked = _unpacked(content)
         except (OSError, EOFError, zlib.error) as error:
             troubles.append(f"{address}: {error}")
             continue
@@ -93,6 +95,19 @@ def _first_good(mirrors: Sequence[str], file: str, digest: str) -> bytes:
             return content
         troubles.append(f"{address}: not the known file (its SHA-256 differs)")
     raise DatasetError("; ".join(troubles))
+
+
+def _unpacked(content: bytes) -> bytes:
+    """What a gzipped file holds; a mirror may send one that unpacks to any size.
+
+    Raises:
+        OSError, EOFError, zlib.error: it is damaged, or unpacks to more than any of the sets does.
+    """
+    with gzip.open(io.BytesIO(content)) as stream:
+        unpacked = stream.read(LARGEST_UNPACKED + 1)
+    if len(unpacked) > LARGEST_UNPACKED:
+        raise OSError(f"it unpacks to over {LARGEST_UNPACKED} bytes")
+    return unpacked
 
 
 def _get(address: str) -> bytes:

@@ -95,24 +95,26 @@ def _mapped(file: IO[bytes], start: int, size: int) -> NDArray[Any]:
     return np.memmap(file, kind, "r", offset=file.tell(), shape=shape, order=order)  # type: ignore[call-overload,no-any-return]
 
 
-def packed_problem(path: Path) -> str | None:
-    """Which member of an archive claims to unfold to far more than arrays do; None for none.
+def packed_problem(file: Path | IO[bytes]) -> str | None:
+    """Why an archive claims to unfold to far more than arrays do; None where it does not.
 
-    Members up to 1 GiB, and those packed up to a hundred times, are taken as they are. What is no
-    archive is for its reader to say.
+    Up to 1 GiB of all members together, and those packed up to a hundred times, are taken as they
+    are. What is no archive is for its reader to say.
     """
     try:
-        with zipfile.ZipFile(path) as archive:
+        with zipfile.ZipFile(file) as archive:
             members = archive.infolist()
     except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile):
         return None
-    for member in members:
-        if member.file_size > max(LARGEST_UNLOOKED, PLAUSIBLE * member.compress_size):
-            return (
-                f"{member.filename} would unfold from {member.compress_size} to "
-                f"{member.file_size} bytes: write it with numpy.savez, which does not compress"
-            )
-    return None
+    odd = [m for m in members if m.file_size > PLAUSIBLE * m.compress_size]
+    whole = sum(member.file_size for member in odd)
+    if whole <= LARGEST_UNLOOKED:
+        return None
+    names, packed = ", ".join(m.filename for m in odd), sum(m.compress_size for m in odd)
+    return (
+        f"{names:.200} would unfold from {packed} to {whole} bytes: write it with numpy.savez, "
+        "which does not compress"
+    )
 
 
 def unread(error: Exception) -> str:

@@ -18,6 +18,7 @@ from fedlens.server.config.tree import Config
 from fedlens.server.federation.enrolment import enrol
 from fedlens.server.federation.membership import Membership, UserRegistry, registry_of
 from fedlens.server.generation.compute import generator_way
+from fedlens.server.learning.forecast import expectation
 from fedlens.server.learning.label_models import check_names, naming_cost
 from fedlens.server.learning.learner import Learner
 from fedlens.server.learning.pretrained_filter import pretrained_filter
@@ -39,6 +40,8 @@ from fedlens.server.run.place import bind, check_place
 from fedlens.store import Coverage, open_store
 
 logger = logging.getLogger(__name__)
+RECORDS = 32
+"""Records that a user of a federation contributes where nothing declares it."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +109,7 @@ def train(
         if not _is_paid(directory):
             check_room(config)
         membership = _enrol(config, grid, registry)
+        _say_what_to_expect(config, membership.federation.drawn_classes)
         parts = _Parts.of(config, directory, membership)
         publication = Publication(
             config,
@@ -118,6 +122,13 @@ def train(
         publication.enter_run()
         stopped = parts.run(publication, observer).run()
         return parts.outcome(stopped, url, publication.coverage())
+
+
+def _say_what_to_expect(config: Config, classes: int) -> None:
+    """Before anything is spent, by public numbers alone."""
+    words = expectation(config, classes, config.data.records_per_user or RECORDS)
+    if words:
+        logger.info("%s", words)
 
 
 def _enrol(config: Config, grid: Grid, registry: UserRegistry | None) -> Membership:

@@ -19,6 +19,7 @@ from fedlens.foundation.profile import timed
 from fedlens.server.config.tree import Config
 from fedlens.server.generation.compute import training_threads, usable_cores
 from fedlens.server.learning.builds_on import with_cost
+from fedlens.server.learning.forecast import expectation
 from fedlens.server.ledger.plan import noise_source
 from fedlens.server.round.publication import guarantees_something
 from fedlens.server.round.status import OnProgress
@@ -341,6 +342,14 @@ def describe_labels(config: Config) -> str:
         left = f"; those it is less than {sure:.0%} sure of take no part" if sure else ""
         return f"devices name their records by {Path(config.data.label_model).name}{left}"
     return ""
+
+
+def what_to_expect(config: Config) -> str:
+    """One line on what a run over simulated users can give, before it spends anything."""
+    dataset, dealt = simulated_federation(config.data, config.seed)
+    if config.privatizer.pairs:
+        return ""
+    return expectation(config, dataset.classes, float(dealt.sizes.mean()))
 
 
 def describe_noise(config: Config) -> str:

@@ -9,7 +9,7 @@ to raise it is one step, which no other process of this machine comes between: `
 
 It tells of what this machine wrote alone, and nothing where the file is gone or cannot be written,
 or where there is no home: that is no error, for a ledger has all that an account needs, but it is
-said once in the log.
+said once in the log. A file that is damaged is an error: it told of something.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import lru_cache
@@ -30,6 +31,9 @@ from fedlens.foundation.errors import WrongUse
 logger = logging.getLogger(__name__)
 
 _LONGEST = 200
+_WHOLE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_DSYNC
+"""Half a mark, after a power cut, would be taken for a damaged one."""
+_MARK = re.compile(rb"([0-9]{1,18}) ([0-9a-f]{64})\n")
 
 
 @lru_cache(maxsize=8)
@@ -90,7 +94,7 @@ class HighWaterMark:
         part = self._path.with_name(f"{self._path.name}.{os.getpid()}.part")
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            descriptor = os.open(part, _WHOLE, 0o600)
             with os.fdopen(descriptor, "wb") as file:
                 file.write(f"{len(ledger)} {ledger.head}\n".encode("ascii"))
                 file.flush()
@@ -104,9 +108,10 @@ class HighWaterMark:
         """Refuse a ledger that lacks what it had, as far as that is known.
 
         Raises:
-            LedgerError: it has fewer entries than were written here, or another.
+            LedgerError: it has fewer entries than were written here, or another; or what tells of
+                that is damaged.
         """
-        entries, head = self._kept()
+        entries, head = self._kept(ledger.path)
         if len(ledger) < entries:
             raise LedgerError(
                 ledger.path,
@@ -120,8 +125,8 @@ class HighWaterMark:
             raise LedgerError(
                 ledger.path,
                 entries + 1,
-                f"is another entry {entries} than was written on this machine: another copy of the "
-                "ledger went on; go on in that one",
+                f"is another entry {entries} than was written on this machine, by {self._path}: "
+                "another copy of the ledger went on; go on in that one",
             )
 
     @classmethod
@@ -143,12 +148,19 @@ class HighWaterMark:
             else:
                 return found
 
-    def _kept(self) -> tuple[int, str]:
+    def _kept(self, path: Path) -> tuple[int, str]:
         if self._path is None:
             return 0, ""
         try:
             with self._path.open("rb") as file:
-                number, head = file.read(_LONGEST).decode("ascii").split()
-            return int(number), head
-        except (OSError, ValueError):
+                found = _MARK.fullmatch(file.read(_LONGEST))
+        except OSError:
             return 0, ""
+        if found is None:
+            raise LedgerError(
+                path,
+                1,
+                f"how far it had come on this machine is not known: {self._path} is damaged. Bring "
+                "it back from a backup, or remove it if the ledger is the newest there is",
+            )
+        return int(found[1]), found[2].decode("ascii")

@@ -222,18 +222,29 @@ class Population:
         return len(missing.releases)
 
     def require_entries(self, run: str, entries: Iterable[LedgerEntry]) -> None:
-        """Check that every entry of a run's own ledger was granted here.
+        """Check that every entry of a run's own ledger was granted here, and that it has them all.
+
+        A crash between the two leaves the last one granted alone.
 
         Raises:
-            PopulationError: one was not: this population is an older copy, or not the run's.
+            PopulationError: one was not: this population is an older copy, or not the run's; or
+                rounds beyond the run's next one were: the run is an older copy.
         """
-        granted = Counter((e.round, e.event) for e in self._ledger.entries if e.run == run)
+        granted = Counter((e.round, e.event) for e in self._granted(run))
         spent = Counter((entry.round, entry.event) for entry in entries)
         missing = sorted(number for number, _ in spent - granted)
         if missing:
             raise PopulationError(
                 f"{self._ledger.path} has no entry for round {missing[0]} of run {run}: it was "
                 "cut off or restored from an older copy, so what is left of the budget is unknown"
+            )
+        last = max((number for number, _ in granted), default=0)
+        own = max((number for number, _ in spent), default=0)
+        if last > own + 1:
+            raise PopulationError(
+                f"{self._ledger.path} has round {last} of run {run}, whose own ledger.jsonl ends "
+                f"with round {own}: it is an older copy, which lacks what was released since; go "
+                "on in the folder that has all entries"
             )
 
     def spent(self, users: str = "") -> Bound:

@@ -16,6 +16,7 @@ import numpy as np
 
 from fedlens.client.messages import Scalar
 from fedlens.client.users.protocol import ArrayUsers, NodeDataError
+from fedlens.foundation.toml import parse_toml
 
 WANTED = "data.slice"
 
@@ -27,8 +28,8 @@ def wanted_slice(run_config: Mapping[str, Scalar]) -> str:
         NodeDataError: ``run.settings`` is not TOML.
     """
     try:
-        more = tomllib.loads(str(run_config.get("run.settings", "")))
-    except (tomllib.TOMLDecodeError, RecursionError):
+        more = parse_toml(str(run_config.get("run.settings", "")))
+    except tomllib.TOMLDecodeError:
         raise NodeDataError("run.settings of the run is not TOML") from None
     data = more.get("data", {})
     over = data.get("slice") if isinstance(data, dict) else None

@@ -23,7 +23,7 @@ from fedlens.data.formats.records import (
 from fedlens.data.spec import Augmentation, DatasetSpec
 
 BLOCK = 2**20
-MOST_TEXT = 2**28
+MOST_TEXT = 2**26
 """Characters of one user's records: more are no user's, or no JSON."""
 FEMNIST_CLASSES = tuple("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
 SIDE = 28
@@ -143,7 +143,7 @@ class _JsonText:
             self._more(block)
             block *= 2  # so that a long value is tried a few times only
             if len(self._text) - self._place > MOST_TEXT:
-                raise SourceError(f"{self._path}: one user has over 256 MiB; split the file")
+                raise SourceError(f"{self._path}: one user has over 64 MiB; split the file")
 
     def _more(self, size: int) -> bool:
         block = self._stream.read(size)

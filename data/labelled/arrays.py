@@ -16,7 +16,7 @@ from fedlens.data.attributes.options import Options, parse_options
 from fedlens.data.labelled.labels import OwnRecords, deal, keys_of
 from fedlens.data.labelled.pictures import check_side, resizing_note, squared, usual_side
 from fedlens.data.labelled.series import as_series
-from fedlens.data.mapped_arrays import unread
+from fedlens.data.mapped_arrays import packed_problem, unread
 from fedlens.models.shapes import from_pixels
 from fedlens.privatizers.private_data import PrivateDataError, Split
 
@@ -98,6 +98,8 @@ def names_of(file: Path | IO[bytes], path: Path) -> list[str]:
         raise PrivateDataError(f"{path}: no readable .npz archive ({unread(error)})") from error
     if sum(member.file_size for member in members) > MOST_BYTES:
         raise PrivateDataError(f"{path}: unpacks to over 8 GiB; split it")
+    if problem := packed_problem(file):
+        raise PrivateDataError(f"{path}: {problem}")
     return [member.filename.removesuffix(".npy") for member in members]
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from fedlens.store import Store, StoredProject
 
 ACTOR = "command line"
-LARGEST_FILE = 1024**3
+LARGEST_FILE = 2**28
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -135,9 +135,9 @@ def run(args: argparse.Namespace) -> int:
 
 def finish(args: argparse.Namespace, config: Config, directory: RunDirectory) -> int:
     """Train or go on, print the summary, and give the exit status; shared with ``resume``."""
-    from fedlens.simulations.engine import describe_labels, describe_noise
+    from fedlens.simulations.engine import describe_labels, describe_noise, what_to_expect
 
-    for words in (describe_noise(config), describe_labels(config)):
+    for words in (describe_noise(config), describe_labels(config), what_to_expect(config)):
         if words:
             say(words)
     with round_bar() as observer, profiled() as profile:

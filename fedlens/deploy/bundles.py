@@ -9,10 +9,11 @@ from __future__ import annotations
 import hashlib
 import io
 import logging
-import tomllib
 import zipfile
 from collections.abc import Callable, Collection
 from typing import Any
+
+from fedlens.foundation.toml import parse_toml
 
 logger = logging.getLogger("fedlens.deploy.superlink")
 
@@ -67,7 +68,7 @@ def bundle_problem(content: bytes, declared: str, trusted: Collection[str]) -> s
                 return f"it brings files of its own ({strange[0]!r}), and {digest} is not trusted"
             if len(names) != len(set(names)) or sum(e.file_size for e in entries) > LARGEST:
                 return "it is larger than a bundle without code can be"
-            project = tomllib.loads(archive.read("pyproject.toml").decode())
+            project = parse_toml(archive.read("pyproject.toml").decode())
     except Exception:  # zipfile and zlib raise many kinds on damaged archives
         return "it cannot be read"
     return _project_problem(project)

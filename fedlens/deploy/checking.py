@@ -28,7 +28,7 @@ from fedlens.deploy.layout import (
     read_folder,
 )
 from fedlens.deploy.proxies import opener_to, through
-from fedlens.deploy.status import Address, Unreachable, address_of, ask, fetch
+from fedlens.deploy.status import Address, Unreachable, address_of, ask, fetch, read_page
 from fedlens.foundation.code_digest import code_sha256
 from fedlens.foundation.errors import FedlensError
 
@@ -110,8 +110,8 @@ def still_lacking(folder: Path) -> str | None:
     try:
         place = f"127.0.0.1:{port}"
         with opener_to(place).open(f"http://{place}/metrics", timeout=3.0) as answer:
-            text = answer.read().decode()
-    except (urllib.error.URLError, OSError):
+            text = read_page(answer).decode()
+    except (urllib.error.URLError, OSError, ValueError):
         return f"nothing answers on port {port}"
     if "fedlens_node_connected 1" in text.splitlines():
         return None

@@ -21,6 +21,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fedlens.foundation.errors import WrongUse
+from fedlens.foundation.toml import parse_toml
 
 MEMORY = Path("/dev/shm")  # noqa: S108  (the folder is made for its owner alone, and checked)
 
@@ -193,12 +194,12 @@ def read_folder(folder: Path, *, floor: bool = True) -> DeploySettings:
     """
     path = folder / SETTINGS
     try:
-        tree = tomllib.loads(path.read_text(encoding="utf-8"))
+        tree = parse_toml(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise DeployError(
             f"{path}: {error.strerror}; name a folder that `fedlens deploy init` wrote"
         ) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise DeployError(f"{path} is not TOML: {error}") from None
     kind = _KINDS.get(str(tree.get("role", "")))
     if kind is None:

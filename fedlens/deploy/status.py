@@ -68,13 +68,29 @@ def read_token(path: Path) -> str:
         raise DeployError(f"{path} holds no token: put the operator's there") from None
 
 
+LONGEST_PAGE = 1 << 24
+"""Bytes: a status with a hundred thousand runs."""
+
+
 def ask(address: Address, page: str, timeout: float = 10.0) -> Any:
     """The JSON of one of the SuperLink's pages.
 
     Raises:
         Unreachable: nothing answers there, its certificate is not trusted, or it refuses.
     """
-    return fetch(address, page, timeout, lambda answer: json.loads(answer.read() or b"null"))
+    return fetch(address, page, timeout, lambda answer: json.loads(read_page(answer) or b"null"))
+
+
+def read_page(answer: HTTPResponse) -> bytes:
+    """All of a page's content, which whoever answers may make as long as they like.
+
+    Raises:
+        ValueError: it is longer than any page of ours.
+    """
+    content = answer.read(LONGEST_PAGE + 1)
+    if len(content) > LONGEST_PAGE:
+        raise ValueError(f"its answer is over {LONGEST_PAGE} bytes")
+    return content
 
 
 def fetch(

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from fedlens.foundation.toml import parse_toml
 from fedlens.server.config.tree import RUN_KEYS, Config, ConfigError, flatten
 
 
@@ -22,10 +23,10 @@ def read_config(path: Path, base: Config | None = None) -> Config:
 
 def _read_tree(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return parse_toml(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"cannot read the configuration {path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not TOML: {error}") from None
 
 
@@ -39,8 +40,8 @@ def parse_setting(text: str) -> tuple[str, object]:
     if not equals:
         raise ConfigError(f"--set {text!r} cannot be used: write KEY=VALUE")
     try:
-        return key.strip(), tomllib.loads(f"v = {value}")["v"]
-    except (tomllib.TOMLDecodeError, RecursionError):
+        return key.strip(), parse_toml(f"v = {value}")["v"]
+    except tomllib.TOMLDecodeError:
         return key.strip(), value.strip()
 
 
@@ -71,8 +72,8 @@ def settings_over(run_config: Mapping[str, object]) -> dict[str, Any]:
         ConfigError: it is not TOML.
     """
     try:
-        return flatten(tomllib.loads(str(run_config.get("run.settings", ""))))
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        return flatten(parse_toml(str(run_config.get("run.settings", ""))))
+    except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"run.settings is not TOML: {error}") from None
 
 

@@ -14,13 +14,21 @@ from collections.abc import Iterable, Mapping
 
 from fedlens.accountant.ledger.terms import fedlens_home
 from fedlens.foundation.files import write_durably
+from fedlens.server.federation.contract_check import EnrolmentError
 
 NAMES, PLACES = "node-names.json", "node-places.json"
 
 
 def node_names() -> dict[int, str]:
-    """Names by Flower's ids; empty where no SuperLink keeps them."""
-    return {int(identity): str(name) for identity, name in _kept(NAMES).items()}
+    """Names by Flower's ids; empty where no SuperLink keeps them.
+
+    Raises:
+        EnrolmentError: the file that it keeps is damaged: any key would get any position.
+    """
+    try:
+        return {int(identity): str(name) for identity, name in _kept(NAMES).items()}
+    except ValueError:
+        raise _damaged(NAMES, "starting the SuperLink writes it anew") from None
 
 
 def owner_of(partition: int, node_id: int) -> str:
@@ -41,11 +49,24 @@ def keep_places(positions: Mapping[int, int]) -> None:
 
 
 def _kept(name: str) -> dict[str, object]:
+    """What one of the two files says; nothing where there is none.
+
+    Raises:
+        EnrolmentError: it is damaged.
+    """
     try:
         found = json.loads((fedlens_home() / name).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except OSError:
         return {}
-    return found if isinstance(found, dict) else {}
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise _damaged(name, "bring it back from a backup, or remove it")
+    return found
+
+
+def _damaged(name: str, fix: str) -> EnrolmentError:
+    return EnrolmentError(f"{fedlens_home() / name} is damaged: {fix}")
 
 
 def name_of(node_id: int, partition: int) -> str:

@@ -13,6 +13,8 @@ runs without noise, whose sums are no releases.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -123,11 +125,20 @@ def _first_weights(folder: Path, number: int) -> dict[str, Vector]:
     path = _path(folder, number)
     if not path.exists():
         return {}
-    return {
-        name.removeprefix(_WEIGHTS): array
-        for name, array in load_file(path).items()
-        if name.startswith(_WEIGHTS)
-    }
+    with _undamaged(path):
+        return {
+            name.removeprefix(_WEIGHTS): array
+            for name, array in load_file(path).items()
+            if name.startswith(_WEIGHTS)
+        }
+
+
+@contextmanager
+def _undamaged(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (SafetensorError, KeyError, TypeError, ValueError):
+        raise ReleaseArchiveError(f"{path} is damaged; restore it from a backup") from None
 
 
 def _path(folder: Path, number: int) -> Path:
@@ -143,10 +154,8 @@ def load_releases(folder: Path) -> list[ArchivedRelease]:
     first: dict[str, dict[str, Vector]] = {}
     found = []
     for path in sorted((folder / FOLDER).glob(_FILES)):
-        try:
+        with _undamaged(path):
             found.append(_read(path, first))
-        except (SafetensorError, KeyError, TypeError, ValueError):
-            raise ReleaseArchiveError(f"{path} is damaged; restore it from a backup") from None
     return found
 
 

@@ -19,7 +19,7 @@ from fedlens.server.ledger.run_ledger import RunLedger
 from fedlens.server.round.observer import FinishedRound
 from fedlens.server.round.sealed import RoundRelease
 from fedlens.server.run.directory import RunDirectory, Snapshot
-from fedlens.server.run.history import RoundHistory, round_facts
+from fedlens.server.run.history import PINNED, RoundHistory, round_facts
 
 
 class RunState:
@@ -96,6 +96,7 @@ class RunState:
             "ledger_head": self._ledger.head,
             "shape": list(self._federation.shape),
             "classes": self._federation.drawn_classes,
+            PINNED: self._history.digest,
         }
         self._directory.save_state(Snapshot(self.done, self._learner.state(), facts))
 

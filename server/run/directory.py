@@ -105,6 +105,7 @@ class RunDirectory:
         self.evidence = self.path / "evidence.jsonl"
         self.checkpoints = self.path / "checkpoint"
         self.settings_file = self.path / "config.toml"
+        self.state_file = self.checkpoints / "state.safetensors"
         self._filter = self.checkpoints / "filter.safetensors"
         self._lock = self.path / "lock"
         self._place = self.path / "place.json"
@@ -316,7 +317,7 @@ class RunDirectory:
         """Replace the state; whole or not at all."""
         facts = json.dumps({**snapshot.facts, "round": snapshot.round})
         content = save(contiguous(snapshot.arrays), metadata={"facts": facts})
-        self._write(self.checkpoints / "state.safetensors", content)
+        self._write(self.state_file, content)
 
     def load_state(self) -> Snapshot | None:
         """The last state, or None before the first.
@@ -324,7 +325,7 @@ class RunDirectory:
         Raises:
             RunDirectoryError: the file was damaged.
         """
-        path = self.checkpoints / "state.safetensors"
+        path = self.state_file
         if not path.exists():
             return None
         with _undamaged(path):
@@ -347,17 +348,29 @@ class RunDirectory:
         self._write(self._release(round_number), save({"release": release}, metadata=facts))
 
     def load_release(self, round_number: int) -> NDArray[np.float64] | None:
-        """A round's noised aggregate, if the process lived to write it."""
+        """A round's noised aggregate, if the process lived to write it.
+
+        Raises:
+            RunDirectoryError: the file was damaged.
+        """
         path = self._release(round_number)
-        return load_file(path)["release"] if path.exists() else None
+        if not path.exists():
+            return None
+        with _undamaged(path):
+            release: NDArray[np.float64] = load_file(path)["release"]
+            return release
 
     def load_presence(self, round_number: int) -> dict[str, Any] | None:
-        """Which nodes a round had whose aggregate is kept."""
+        """Which nodes a round had whose aggregate is kept.
+
+        Raises:
+            RunDirectoryError: the file was damaged.
+        """
         if not (path := self._release(round_number)).exists():
             return None
-        with safe_open(path, framework="numpy") as file:
+        with _undamaged(path), safe_open(path, framework="numpy") as file:
             presence: dict[str, Any] | None = json.loads(file.metadata()["presence"])
-        return presence
+            return presence
 
     def drop_release(self, round_number: int) -> None:
         """Forget an aggregate that a state has taken in."""

@@ -7,6 +7,7 @@ of it is saved. All of it is post-processing of releases.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -19,6 +20,8 @@ from fedlens.foundation.json_values import json_value
 from fedlens.server.run.directory import RunDirectory, RunDirectoryError, Snapshot
 
 Facts = dict[str, Any]
+PINNED = "rounds_sha256"
+"""Of a state's facts: the digest of the lines that it goes by. States of before lack it."""
 PRESENCE = "presence"
 """Of a round's facts: which nodes it had."""
 CURVES = ("percentiles", "percentiles_corrected")
@@ -47,6 +50,12 @@ class RoundHistory:
         self._path, self._day = directory.checkpoints / "rounds.jsonl", today()
         self._end = 0
         """Bytes of the lines that count."""
+        self._digest = hashlib.sha256()
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the lines that count, which a state pins."""
+        return self._digest.hexdigest()
 
     def load(self, snapshot: Snapshot) -> list[Facts]:
         """The records of the rounds up to a state, the first round's first.
@@ -58,11 +67,14 @@ class RoundHistory:
             RunDirectoryError: the file lacks rounds that the state has, or was changed.
         """
         found: list[Facts] = []
-        self._end = 0
+        self._end, self._digest = 0, hashlib.sha256()
         with self._undamaged():
             for line in self._lines(snapshot.round):
                 found.append(json.loads(line))
                 self._end += len(line)
+                self._digest.update(line)
+            if snapshot.facts.get(PINNED, self.digest) != self.digest:
+                raise ValueError("a line was changed")
             if [facts["round"] for facts in found] != list(range(1, snapshot.round + 1)):
                 raise ValueError("rounds are missing")
         return found
@@ -78,6 +90,7 @@ class RoundHistory:
             set_file_date(file.fileno(), self._day)
             os.fsync(file.fileno())
         self._end += len(line)
+        self._digest.update(line)
 
     def last(self, snapshot: Snapshot) -> Facts:
         """The record of a state's round.

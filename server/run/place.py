@@ -71,6 +71,7 @@ def check_place(directory: RunDirectory, store: Store) -> None:
         if directory.bound or ledger.entries or rows:
             _check_bound(directory, ledger)
     check_mirror(ledger, rows)
+    _check_state(directory, len(rows), done)
     _check_store(directory, store, len(rows), done - 1)  # the last round may have been cut off
 
 
@@ -133,6 +134,18 @@ def check_mirror(ledger: Ledger, rows: list[LedgerRow]) -> None:
             known = row.index < len(hashes)
             problem = "the store mirrors another entry" if known else OLDER
             raise LedgerError(ledger.path, row.index + 2, problem)
+
+
+def _check_state(directory: RunDirectory, rows: int, done: int) -> None:
+    """Refuse a state from before what the store has of the run: it is saved before that is stored.
+
+    The rounds since would count as lost, though everybody has seen what they released.
+    """
+    if rows > done:
+        raise RunDirectoryError(
+            f"{directory.state_file} is {f'that of round {done}' if done else 'gone'}, and "
+            f"{rows} rounds were stored since the run began: bring back the last one"
+        )
 
 
 def _check_store(directory: RunDirectory, store: Store, rows: int, stored: int) -> None:

@@ -86,7 +86,8 @@ class FocusedTask(CriticTask):
     def _aim(self) -> None:
         """Set the class means to reach, and the directions' weights."""
         basis = self._sharp().basis.double().cpu().numpy()
-        first, noise = self._places(basis)
+        first, variance = self._places(basis)
+        noise = float(np.mean(variance))
         power = np.mean((first - self._origin.double().cpu().numpy()) ** 2, axis=0)
         signal = np.clip(power - noise, 0, None) / np.maximum(power, 1e-30)
         self._target, roots = (
@@ -98,21 +99,29 @@ class FocusedTask(CriticTask):
         self._lens = F.pad((self._sharp().basis * roots)[:, seen], (0, 0, 0, 1))
         self._aimed = (self._target * roots)[:, seen]
 
-    def _places(self, basis: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
-        """Where classes stand along the focus by both releases, and the noise's mean variance."""
-        first, noise = self._warmup.means @ basis, self._warmup.noise
+    def _places(
+        self, basis: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Where classes stand along the focus by both releases, and the noise's variance in it.
+
+        Returns:
+            Places [classes, components] and variances [classes].
+        """
+        first, early = self._warmup.means @ basis, self._warmup.variances
         if not self._releases:
-            return first, noise
-        own = float(np.mean((self._noise / self._warmup.mass) ** 2)) / self._releases
+            return first, early
+        late = (self._noise / self._warmup.mass[:, 0]) ** 2 / self._releases
+        noise, own = early.mean(), late.mean()
         share = noise / (noise + own) if noise + own else 1.0
-        return (1 - share) * first + share * self._sum / self._releases, own * share
+        places = (1 - share) * first + share * self._sum / self._releases
+        return places, (1 - share) ** 2 * early + share**2 * late
 
     def signal(self) -> NDArray[np.float64] | None:
         """As every task, along the focus and by both tasks' releases."""
         if not self._releases:
             return None
-        places, noise = self._places(self._sharp().basis.double().cpu().numpy())
-        return signal_between(places, np.full(self._classes, noise))
+        places, variance = self._places(self._sharp().basis.double().cpu().numpy())
+        return signal_between(places, variance)
 
     def loss(self, images: Tensor, labels: Tensor) -> Tensor:
         """Unbiased squared distance of weighted embeddings along the focus, summed.

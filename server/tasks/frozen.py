@@ -41,8 +41,8 @@ class FrozenTask(CriticTask):
     mass: NDArray[np.float64]
     """Each class's share of a user's records, at least `LEAST_MASS` of an equal one, [classes, 1].
     """
-    noise: float
-    """Mean variance of the noise in a coordinate of ``means``."""
+    variances: NDArray[np.float64]
+    """Of the noise in each coordinate of ``means``, [classes]."""
 
     def __init__(self, context: TaskContext) -> None:
         """Start without a release."""
@@ -81,9 +81,9 @@ class FrozenTask(CriticTask):
         mean = (self._sum / releases).reshape(self._classes, self._dim)
         self.mass = np.maximum(mean[:, -1:] / self.features.mass, LEAST_MASS / self._classes)
         self.means = mean[:, :-1] / self.mass
-        self.noise = float(np.mean((self._noise / self.mass) ** 2)) / releases
+        self.variances = (self._noise / self.mass[:, 0]) ** 2 / releases
         power = np.mean(self.means**2, axis=0)
-        signal = np.clip(power - self.noise, 0, None) / np.maximum(power, 1e-30)
+        signal = np.clip(power - self.variances.mean(), 0, None) / np.maximum(power, 1e-30)
         self._target, self._roots = (
             torch.from_numpy(part.astype(np.float32)).to(self.device)
             for part in (self.means, np.sqrt(signal))
@@ -91,10 +91,7 @@ class FrozenTask(CriticTask):
 
     def signal(self) -> NDArray[np.float64] | None:
         """As every task; the noise is known, so what is above it is signal."""
-        if not self._releases:
-            return None
-        noise = (self._noise / self.mass[:, 0]) ** 2 / self._releases
-        return signal_between(self.means, noise)
+        return signal_between(self.means, self.variances) if self._releases else None
 
     def loss(self, images: Tensor, labels: Tensor) -> Tensor:
         """Unbiased squared distance of weighted embeddings (maximum mean discrepancy), summed.

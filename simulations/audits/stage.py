@@ -23,6 +23,7 @@ from fedlens.accountant.events import SubsampledGaussian
 from fedlens.accountant.ledger.chain import LedgerEntry
 from fedlens.client.app import build_client_app
 from fedlens.client.messages import TRAIN, TrainReply
+from fedlens.client.node.replay_guard import ROUNDS
 from fedlens.client.secure_messages import MASKED, masked_reply, read_masked
 from fedlens.client.tasks import CLIENT_TASKS
 from fedlens.client.tasks.protocol import ClientTaskFactory
@@ -115,6 +116,8 @@ class ListeningGrid(InProcessGrid):
     def push_messages(self, messages):  # type: ignore[no-untyped-def]
         """Have each node answer its message; returns the messages' ids."""
         self.heard = []
+        for context in self._contexts.values():
+            context.state.config_records.pop(ROUNDS, None)  # an audit repeats a round on purpose
         with CLIENT_TASKS.replaced(*self.answering) if self.answering else nullcontext():
             return super().push_messages(messages)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import resource
+import struct
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from flwr.app import ConfigRecord, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 from pydantic import ValidationError
 
 from fedlens.client.messages import (
@@ -19,6 +21,7 @@ from fedlens.client.messages import (
 )
 from fedlens.client.tasks import CLIENT_TASKS
 from fedlens.client.tasks.settings import FrozenSettings
+from fedlens.foundation.secure_sum.unguessable import turned
 
 DESCRIBED = Description(partition=0, users=7, shape=(1, 28, 28), classes=10)
 FILTER = FilterSettings(
@@ -156,3 +159,18 @@ def test_no_array_is_read_as_the_name_of_another_in_a_requests_digest(make_reque
     two = replace(make_request(0), weights={"a": np.frombuffer(text, "<f4"), "m": value})
     one = replace(make_request(0), weights={f"a <f4 (4,){text.decode()}m": value})
     assert two.digest() != one.digest()
+
+
+@pytest.mark.law("input: no file crashes, hangs or runs code")
+@pytest.mark.parametrize("claimed", [2**33, 2**45, 2**62, -1])
+def test_an_array_that_claims_more_than_the_message_has_is_refused(claimed):
+    """Nothing is made of the claim: memory is asked for, and not used, or not to be had."""
+    head = f"{{'descr': '<f8', 'fortran_order': False, 'shape': ({claimed},), }}".encode()
+    content = b"\x93NUMPY\x01\x00" + struct.pack("<H", 118) + head.ljust(117) + b"\n" + bytes(8)
+    array = Array(np.frombuffer(turned(content), dtype=np.uint8))
+    record = TrainReply(np.ones(1), np.zeros(1, np.int64)).to_record()
+    record["arrays"] = ArrayRecord({"total": array, "norms": array})
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(ReplyError, match="cannot be read"):
+        TrainReply.from_record(record)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000  # KiB

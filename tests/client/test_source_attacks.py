@@ -14,12 +14,16 @@ import zlib
 import layouts
 import numpy as np
 import pytest
+from flwr.app import Context, RecordDict
 from PIL import Image
 
 from fedlens.client.contract import parse_contract
+from fedlens.client.node.file import open_node_users
+from fedlens.data.arrays import load_npz
 from fedlens.data.formats.decoding import pixels_of
 from fedlens.data.formats.formats import open_source
 from fedlens.data.formats.records import SourceError, UnusableRecord
+from fedlens.data.labelled.arrays import read_arrays
 from fedlens.data.labelled.pictures import OversizedPictureError, UnreadablePictureError
 from fedlens.foundation.errors import FedlensError
 
@@ -117,6 +121,30 @@ def test_an_archive_that_unpacks_beyond_measure_is_refused(tmp_path, monkeypatch
         read(tmp_path / "m.npz")
 
 
+@pytest.mark.law("input: no file crashes, hangs or runs code")
+@pytest.mark.parametrize("members", [1, 4])
+def test_arrays_that_unfold_beyond_measure_are_refused_before_they_are_read(
+    tmp_path, monkeypatch, members
+):
+    """However many members share it: each of four is within what one alone may unfold to."""
+    monkeypatch.setattr("fedlens.data.mapped_arrays.LARGEST_UNLOOKED", 3 * 2**20)
+    path, sizes = tmp_path / "m.npz", 4 * 2**20 // members
+    blank = np.zeros((sizes // 64, 1, 8, 8), np.uint8)
+    names = {f"more{number}": blank for number in range(members - 1)}
+    numbers = np.arange(len(blank))
+    np.savez_compressed(path, images=blank, labels=numbers, users=numbers, classes=10, **names)
+    assert path.stat().st_size < 2**20
+    context = Context(1, 1, {"data": str(path)}, RecordDict(), {})
+    for reader in (
+        lambda: open_node_users(context),
+        lambda: load_npz(path),
+        lambda: read(path),
+        lambda: read_arrays(path, path, ["images"]),
+    ):
+        with pytest.raises(FedlensError, match="would unfold from"):
+            reader()
+
+
 def test_pickled_arrays_are_never_opened(tmp_path):
     np.savez(tmp_path / "m.npz", images=np.array([{"a": 1}], dtype=object), labels=[0])
     with pytest.raises(SourceError, match="array of objects"):
@@ -160,6 +188,15 @@ def test_json_that_is_none_ends(tmp_path, content):
     (tmp_path / "all_data.json").write_bytes(content)
     with pytest.raises(SourceError, match="no JSON of LEAF"):
         read(tmp_path / "all_data.json")
+
+
+@pytest.mark.law("input: no file crashes, hangs or runs code")
+def test_a_user_of_leaf_without_end_is_not_read_to_the_end(tmp_path, monkeypatch):
+    monkeypatch.setattr("fedlens.data.formats.leaf.MOST_TEXT", 2**21)
+    path = tmp_path / "all_data.json"
+    path.write_text('{"users": ["a"], "user_data": {"a": {"x": [' + "[]," * 2**20 + "[]]}}}")
+    with pytest.raises(SourceError, match="one user has over 64 MiB"):
+        read(path)
 
 
 def test_odd_values_of_leaf_are_left_out(tmp_path):

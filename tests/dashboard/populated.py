@@ -150,9 +150,10 @@ def add_batch(
     *,
     private: bool = True,
     labelled: bool = True,
+    **changes: Any,
 ) -> int:
     """A batch of pictures drawn after a round."""
-    fields: dict[str, Any] = {"purpose": purpose, **spent(round_, private)}
+    fields: dict[str, Any] = {"purpose": purpose, **spent(round_, private), **changes}
     record = BatchRecord(
         run_id=run_id,
         round=round_,

@@ -52,6 +52,32 @@ def test_pages_show_a_run(
         assert any("NOT PRIVATE" in error.value for error in app.error) != private
 
 
+def test_noise_is_called_noise_and_labelled_only_on_request(
+    open_page: Opener, store_at: tuple[str, Store]
+) -> None:
+    """On every page of the run; a project on it is made where somebody says so."""
+    store = store_at[1]
+    populated.add_run(store)
+    populated.add_round(store, "run-1", 1)
+    signal = {str(c): 0.1 for c in range(populated.CLASSES)}
+    populated.add_batch(store, "run-1", 1, "curated", 20, fidelity=signal)
+    for page in ("run", "samples", "diagnosis", "annotate"):
+        assert any("**Noise.**" in error.value for error in open_page(page).error) != (
+            page == "annotate"
+        )
+    app = open_page("annotate")
+    create(app)
+    assert not store.projects()
+    assert any("its samples are noise" in error.value for error in app.error)
+    next(box for box in app.checkbox if box.label == "Label noise all the same").check()
+    create(app)
+    assert len(store.projects()) == 1
+
+
+def create(app: AppTest) -> None:
+    next(button for button in app.button if button.label == "Create project").click().run()
+
+
 @pytest.mark.law("5: both notions are shown together")
 def test_the_table_of_runs_shows_both_accountants(
     open_page: Opener, store_at: tuple[str, Store]

@@ -23,23 +23,23 @@ from fedlens.client.contract import FederationContract
 from fedlens.client.preparing.intake import Preparation
 from fedlens.client.preparing.prepare import prepare
 from fedlens.data.formats.formats import open_source
-from fedlens.deploy import checking
+from fedlens.deploy import checking, status
 from fedlens.deploy.checking import check_folder, require_startable
 from fedlens.deploy.layout import DeployError, read_folder
 from fedlens.deploy.services import programs_of
-from fedlens.deploy.status import address_of, ask
+from fedlens.deploy.status import Unreachable, address_of, ask
 
 
 @contextmanager
-def superlink_at(federation: Path, seconds: float):
+def superlink_at(federation: Path, seconds: float, page: bytes = b"{}"):
     """Something on the SuperLink's port whose clock is ``seconds`` ahead."""
 
     class Health(BaseHTTPRequestHandler):
         def do_GET(self):
             self.send_response(200)
-            self.send_header("content-length", "2")
+            self.send_header("content-length", str(len(page)))
             self.end_headers()
-            self.wfile.write(b"{}")
+            self.wfile.write(page)
 
         def date_time_string(self, timestamp=None):
             return formatdate(checking.time.time() + seconds, usegmt=True)
@@ -212,6 +212,16 @@ def test_a_population_made_in_the_superlinks_folder_keeps_it_startable(superlink
     for made in (superlink / "populations", superlink / "populations" / "wards"):
         assert stat.S_IMODE(made.stat().st_mode) == 0o700
     require_startable(superlink)
+
+
+@pytest.mark.law("input: no file crashes, hangs or runs code")
+def test_a_page_without_end_is_not_read_to_its_end(superlink, federation, monkeypatch):
+    monkeypatch.setattr(status, "LONGEST_PAGE", 1000)
+    settings = read_folder(superlink)
+    with superlink_at(federation, 0, b" " * 10_000 + b"{}") as port:
+        address = address_of(superlink, settings.model_copy(update={"port": port}))
+        with pytest.raises(Unreachable, match="its answer is over 1000 bytes"):
+            ask(address, "/status")
 
 
 @pytest.fixture

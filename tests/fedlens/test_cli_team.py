@@ -24,6 +24,7 @@ from fedlens.store import (
     SampleRecord,
     open_store,
 )
+from fedlens.store.imports import ImportMethods
 
 np = pytest.importorskip("numpy")
 
@@ -167,6 +168,16 @@ def test_labels_are_imported_once(run: Path, capsys) -> None:
     out.write_text(out.read_text().replace('"one"', '"two"'))
     assert main(["labels", "import", str(run), str(out), "--project", "digits"]) == 1
     assert "nothing was imported" in capsys.readouterr().err
+
+
+@pytest.mark.law("input: no file crashes, hangs or runs code")
+def test_an_import_that_is_too_large_is_not_read(run: Path, capsys, monkeypatch) -> None:
+    monkeypatch.setattr(ImportMethods, "import_labels", lambda *_: pytest.fail("it was read"))
+    out = run / "labels.json"
+    with out.open("wb") as file:
+        file.truncate(2**28 + 1)
+    assert main(["labels", "import", str(run), str(out), "--project", "digits"]) == 2
+    assert "an import takes at most 268435456" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

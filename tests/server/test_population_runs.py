@@ -165,20 +165,37 @@ def test_deleting_or_resuming_a_run_gives_nothing_back(config, clinic, run_small
     assert check(tmp_path, "one", "one.old-1") == 5
 
 
-def test_a_copied_or_restored_run_pays_for_what_it_draws_anew(config, clinic, run_small, tmp_path):
-    """Its rounds have the same run and number, but other noise."""
+def put_back(run, home, lines):
+    """As on a machine that wrote nothing of it: the run's ledger as it was, and nothing else."""
+    ledger = (run / "ledger.jsonl").read_text().splitlines(keepends=True)
+    (run / "ledger.jsonl").write_text("".join(ledger[:lines]))
+    shutil.rmtree(run / "checkpoint")
+    (run / "checkpoint").mkdir()
+    (run / "store.db").unlink()
+    shutil.rmtree(home / "heads")
+
+
+@pytest.mark.law("2: a copy draws no noise")
+def test_an_older_run_is_found_out_by_its_population(config, clinic, run_small, tmp_path):
     clinic(rounds=5)
     run_small(config(), "one")
-    path = tmp_path / "one"
-    ledger = (path / "ledger.jsonl").read_text().splitlines(keepends=True)
-    (path / "ledger.jsonl").write_text(ledger[0])
-    shutil.rmtree(path / "checkpoint")
-    (path / "checkpoint").mkdir()
-    (path / "store.db").unlink()
-    shutil.rmtree(tmp_path / "home" / "heads")  # as on a machine that did not write it
-    again = run_small(config(), "one")
-    assert again.rounds == 2 and "clinic" in again.stopped
-    assert check(tmp_path, "one") == 5
+    put_back(tmp_path / "one", tmp_path / "home", 2)
+    with pytest.raises(
+        PopulationError, match=r"round 3 of run .*ends with round 1: it is an older"
+    ):
+        run_small(config(), "one")
+    assert len(Population.open(population_folder("clinic")).ledger) == 3
+
+
+def test_a_run_that_lacks_one_round_pays_for_what_it_draws_anew(
+    config, clinic, run_small, tmp_path
+):
+    """A crash between the two ledgers leaves it so. The round has the same number, other noise."""
+    clinic(rounds=5)
+    run_small(config(), "one")
+    put_back(tmp_path / "one", tmp_path / "home", 3)
+    assert run_small(config(), "one").rounds == 3
+    assert check(tmp_path, "one") == 4
 
 
 class PowerCut(BaseException):

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedlens.data import idx_sets
+from fedlens.data import download, idx_sets
 from fedlens.data.dataset import DatasetError, digest_arrays
 from fedlens.data.embedded_data import make as make_embedded
 from fedlens.data.idx_sets import MNIST_FILES, STEMS, load_idx_set
@@ -180,6 +180,15 @@ def test_a_download_with_a_wrong_digest_leaves_nothing_behind(tmp_path, mirror):
     with pytest.raises(DatasetError, match="not the known file"):
         load_idx_set(wrong, None)
     assert not (tmp_path / "home" / ".cache").exists()
+
+
+@pytest.mark.law("input: no file crashes, hangs or runs code")
+def test_a_mirrors_bomb_is_not_unpacked(tmp_path, mirror, monkeypatch):
+    monkeypatch.setattr(download, "LARGEST_UNPACKED", 2**20)
+    described = replace(tiny_set(tmp_path / "mirror"), mirrors=(mirror,))
+    (tmp_path / "mirror" / f"{STEMS[0]}.gz").write_bytes(gzip.compress(bytes(2**20 + 1)))
+    with pytest.raises(DatasetError, match="it unpacks to over 1048576 bytes"):
+        load_idx_set(described, None)
 
 
 def test_without_a_network_the_message_says_what_to_do():

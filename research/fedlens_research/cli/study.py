@@ -13,6 +13,7 @@ from fedlens.cli.flags import add_json_flag, add_seeds_flag, make_out_folder, pa
 from fedlens.cli.output import print_json, say, tell
 from fedlens.foundation.errors import ExitStatus, WrongUse
 from fedlens_research.cli.study_bugs import add_bugs_parser
+from fedlens_research.cli.study_worth import add_worth_parser
 
 if TYPE_CHECKING:
     from fedlens_research.table1.record import KeptLine, PageRecord
@@ -80,6 +81,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     add_json_flag(table)
     table.set_defaults(run=run)
     add_bugs_parser(tables)
+    add_worth_parser(tables)
     _add_privatizer_studies(tables)
 
 

@@ -1,0 +1,1 @@
+"""What runs say of their own worth, held against what students and a judge say of them."""

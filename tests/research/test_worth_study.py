@@ -1,0 +1,42 @@
+"""The study of verdicts: a real run of each size, its row, and which verdicts count as wrong."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from fedlens.cli import main
+from fedlens.foundation.errors import ExitStatus
+from fedlens_research.worth.study import WorthRow, wrong_verdicts
+
+ROW = WorthRow(
+    data="x", users=100, epsilon=1.0, classes=10, worth="noise", signal=0.1, recognised=0.5,
+    fidelity=0.05, student=0.12, majority=0.11, real=0.9, judged=0.1,
+)  # fmt: skip
+
+
+def test_a_verdict_is_wrong_where_the_student_says_otherwise():
+    good = replace(ROW, student=0.8, worth="clear")
+    rows = [ROW, replace(ROW, worth="clear"), good, replace(good, worth="noise"), good]
+    assert wrong_verdicts(rows) == {
+        "noise called something else": (1, 2), "good called noise": (1, 3),
+    }  # fmt: skip
+
+
+def test_it_trains_what_is_missing_and_keeps_it(tmp_path, capsys):
+    settings = {
+        "tasks.warmup.generator_steps": 2, "tasks.critic.generator_steps": 2,
+        "tasks.critic.faithful_steps": 2, "tasks.critic.components": 20,
+        "tasks.annotator.guided_steps": 2, "tasks.annotator.rounds": 2,
+        "tasks.annotator.components": 20, "generator.batch": 20, "generator.width": 8,
+        "release.samples": 20,
+    }  # fmt: skip
+    given = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
+    asked = ["study", "worth", "--data", "stand-in:16x16,2,400", "--users", "20", "--epsilon", "1"]
+    asked += ["--out", str(tmp_path), "--json", *given]
+    assert main(asked) == ExitStatus.DONE
+    first = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert [row["worth"] for row in first["rows"]] == ["noise"]
+    assert first["rows"][0]["real"] > 0.8
+    assert main(asked) == ExitStatus.DONE
+    assert json.loads(capsys.readouterr().out.splitlines()[-1]) == first
