@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -123,6 +124,8 @@ def read_label_model(path: Path | str) -> LabelModel:
             "--project NAME --out FILE` wrote"
         ) from None
     try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            _require_stored(archive)
         with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
             weights, facts = arrays["weights"], json.loads(arrays["facts"].tobytes())
         return _read(weights, facts, hashlib.sha256(content).hexdigest())
@@ -131,6 +134,12 @@ def read_label_model(path: Path | str) -> LabelModel:
             f"{place}: is no label model; write one with `fedlens student RUN --project NAME --out "
             "FILE`"
         ) from None
+
+
+def _require_stored(archive: zipfile.ZipFile) -> None:
+    """Refuse what may grow when it is unpacked: arrays are stored as they are."""
+    if any(one.compress_type != zipfile.ZIP_STORED for one in archive.infolist()):
+        raise ValueError("compressed")
 
 
 def _read(weights: NDArray[Any], facts: Mapping[str, Any], digest: str) -> LabelModel:

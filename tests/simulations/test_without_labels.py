@@ -296,7 +296,13 @@ def test_a_server_takes_no_path_that_is_relative_to_nobody_knows_where() -> None
         check_label_model(config)
 
 
-@pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"no archive"])
+def packed_zeros() -> bytes:
+    file = io.BytesIO()
+    np.savez_compressed(file, weights=np.zeros(2**22, np.float32), facts=np.zeros(9, np.uint8))
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"no archive", packed_zeros()])
 def test_what_is_no_label_model_is_refused(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "broken.npz"
     path.write_bytes(content)
