@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import numpy as np
@@ -47,6 +48,8 @@ def load_npz(path: Path) -> Dataset:
             f"{path}: label {highest} would mean {highest + 1} classes; number the classes from 0 "
             f"(at most {MOST_CLASSES})"
         )
+    if declared is None:
+        _tell_empty(path, labels, highest)
     return build_dataset(
         f"npz:{path.name}",
         path,
@@ -57,6 +60,18 @@ def load_npz(path: Path) -> Dataset:
         user_ids=labels.get("user_ids"),
         sensitive=_sensitive(path, labels),
     )
+
+
+def _tell_empty(path: Path, labels: dict[str, NDArray[np.int64]], highest: int) -> None:
+    """Say which numbers below the highest label are nobody's, as where labels begin at 1."""
+    there = set(np.unique(np.concatenate([labels["train_labels"], labels["test_labels"]])).tolist())
+    if lacking := [str(one) for one in range(highest) if one not in there]:
+        logging.getLogger(__name__).warning(
+            "%s: no record of class %s, which counts as one all the same; number labels from 0 "
+            "without gaps, or name the number of classes in an array classes",
+            path,
+            ", ".join(lacking[:10]) + (", ..." if len(lacking) > 10 else ""),
+        )
 
 
 def _declared(path: Path, classes: NDArray[np.generic] | None) -> int | None:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 
 from fedlens.data.dataset import Dataset, DatasetError, Images, Labels, build_dataset, check_size
-from fedlens.data.labelled.pictures import GREY_MODES, SUFFIXES, looked_at, read_square
+from fedlens.data.formats.folders import is_picture, no_picture
+from fedlens.data.formats.layouts import entries, lay_out, sub_folders
+from fedlens.data.formats.left_out import LeftOut
+from fedlens.data.formats.records import TEST, TRAIN, VALIDATION, SourceColumns
+from fedlens.data.labelled.pictures import GREY_MODES, looked_at, read_square
 from fedlens.data.spec import DatasetSpec
 
 TEST_SHARE = 6
@@ -18,6 +23,9 @@ TEST_SHARE = 6
 
 def load_folder(root: Path) -> Dataset:
     """Pictures from ``root/CLASS/`` or ``root/train/CLASS/``, ``root/test/CLASS/``.
+
+    Folders are parts, and one is walked through, as for ``tree``: a validation part is left out, or
+    takes the place of a test part that is not there.
 
     Classes are the sub-folders' names in alphabetical order. All pictures must have one size, a
     square that networks take; nothing is resized unasked (the data set ``tree`` resizes). If all
@@ -31,13 +39,23 @@ def load_folder(root: Path) -> Dataset:
     """
     if not root.is_dir():
         raise DatasetError(f"{root} is no folder; give image-folder:PATH an existing one")
-    if (root / "train").is_dir() and (root / "test").is_dir():
-        names = _class_names(root / "train")
-        _check_test_classes(root / "test", names)
-        train, test = _pictures(root / "train", names), _pictures(root / "test", names)
+    tally = LeftOut()
+    layout = lay_out(root, SourceColumns(label="folder", told=tally.tell))
+    parts = dict(reversed(layout.roots))
+    test_folder = parts.get(TEST, parts.get(VALIDATION))
+    if TRAIN in parts and test_folder is not None:
+        names = _class_names(parts[TRAIN])
+        _check_test_classes(test_folder, names)
+        train = _pictures(parts[TRAIN], names, tally)
+        test = _pictures(test_folder, names, tally)
     else:
-        names = _class_names(root)
-        train, test = _split(root, _pictures(root, names))
+        top = parts.get(TRAIN, layout.roots[0][1])
+        names = _class_names(top)
+        train, test = _split(top, _pictures(top, names, tally))
+    if TEST not in parts and VALIDATION in parts:
+        tally.tell("there is no test part: the validation part takes its place")
+    for note in tally.sentences():
+        logging.getLogger(__name__).warning("%s: %s", root, note)
     channels = _channels([path for path, _ in (*train, *test)])
     return build_dataset(
         f"image-folder:{root.name}",
@@ -55,14 +73,10 @@ IMAGE_FOLDER = DatasetSpec(
 
 
 def _class_names(folder: Path) -> list[str]:
-    names = sorted(path.name for path in folder.iterdir() if _is_class(path))
+    names = [path.name for path in sub_folders(folder)]
     if not names:
         raise DatasetError(f"{folder} has no sub-folders; put each class's pictures in one")
     return names
-
-
-def _is_class(path: Path) -> bool:
-    return path.is_dir() and not path.name.startswith(".")
 
 
 def _check_test_classes(folder: Path, names: list[str]) -> None:
@@ -73,17 +87,23 @@ def _check_test_classes(folder: Path, names: list[str]) -> None:
         )
 
 
-def _pictures(folder: Path, names: list[str]) -> list[tuple[Path, int]]:
+def _pictures(folder: Path, names: list[str], tally: LeftOut) -> list[tuple[Path, int]]:
     """Every picture of ``folder`` with its class number, in alphabetical order."""
-    found = [
-        (path, label)
-        for label, name in enumerate(names)
-        if (folder / name).is_dir()
-        for path in sorted((folder / name).iterdir())
-        if path.suffix.lower() in SUFFIXES and not path.name.startswith(".")
-    ]
+    found = []
+    for label, name in enumerate(names):
+        for entry in entries(folder / name) if (folder / name).is_dir() else ():
+            file = Path(entry.path)
+            where = str(file.relative_to(folder))
+            if file.is_dir():
+                tally.leave(where, "in a folder below its class's, which `tree` reads")
+            elif is_picture(file):
+                found.append((file, label))
+            else:
+                tally.leave_record(no_picture(file, where))
     if not found:
-        raise DatasetError(f"{folder} has no pictures in its sub-folders; add some")
+        raise DatasetError(
+            f"{folder} has no pictures in its sub-folders{tally.why_none()}; add some"
+        )
     return found
 
 

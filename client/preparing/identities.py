@@ -15,13 +15,13 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
-import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedlens.data.formats.records import plain_name
 from fedlens.foundation.errors import FedlensError
 
 SECRET_BYTES = 32
@@ -33,11 +33,6 @@ _OWN, _SHARED = b"fedlens-node", b"fedlens-owners"
 
 class IdentityError(FedlensError):
     """A secret or a list of fingerprints that cannot be used."""
-
-
-def plain_name(name: str) -> str:
-    """A user's name as it is hashed: one form of each character, no blanks around it."""
-    return unicodedata.normalize("NFC", name).strip()
 
 
 def own_number(secret: bytes, name: str) -> int:

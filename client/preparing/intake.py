@@ -6,7 +6,7 @@ import csv
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +28,8 @@ from fedlens.client.preparing.report import Looks
 from fedlens.data.formats.decoding import pixels_of
 from fedlens.data.formats.folders import PICTURES
 from fedlens.data.formats.formats import LabelledRecord, RecordSource
-from fedlens.data.formats.records import OVERSIZED, TRAIN, SourceError, UnusableRecord
+from fedlens.data.formats.left_out import EXAMPLES, LeftOut, digest_of, note_copies
+from fedlens.data.formats.records import TRAIN, SourceError, UnusableRecord, plain_name
 from fedlens.data.labelled.pictures import OversizedPictureError, UnreadablePictureError
 from fedlens.foundation.errors import FedlensError, WrongUse
 from fedlens.foundation.unlabelled import OWN
@@ -37,7 +38,6 @@ from fedlens.models.label_models import LabelModel
 FINGERPRINTS = "fingerprints.bin"
 NO_VALUE = -1
 MOST_NAMES = 1000
-EXAMPLES = 5
 Told = Callable[[int], None]
 
 
@@ -101,9 +101,14 @@ class Intake:
     """One pass over a source."""
 
     def __init__(self, source: RecordSource, wanted: Preparation, folder: Path) -> None:
-        self._source, self._wanted, self._folder = source, wanted, folder
+        self._wanted, self._folder = wanted, folder
         contract = wanted.contract
         self._agreed = AgreedNames(contract.classes, wanted.mapped)
+        self.tally = LeftOut()
+        self._source = replace(
+            source,
+            columns=replace(source.columns, is_class=self._is_class, told=self.tally.tell),
+        )
         self._hidden = (
             None if contract.sensitive is None else AgreedNames(contract.sensitive.values)
         )
@@ -112,23 +117,30 @@ class Intake:
         if self._listed is not None and wanted.owners_secret is None:
             raise WrongUse("--without needs --owners-secret: fingerprints are made under it")
         self.looks = Looks(contract.classes, contract.shape)
-        self.left_out: Counter[str] = Counter()
-        self.examples: dict[str, list[str]] = {}
         self._foreign: Counter[str] = Counter()
         self._missing: set[str] = set()
+        self._copies: list[str] = []
         self._kept = 0
         self._files = ExitStack()
 
     @property
     def notes(self) -> list[str]:
         """What the owner should know beside numbers."""
-        folders = []
+        found = []
         if self._source.format is PICTURES.format and not self._source.owner:
-            folders = ["users are the folders: --format tree if these are classes instead"]
-        return folders + [
+            found = ["users are the folders: --format tree if these are classes instead"]
+        found += [
             f"no column {name!r}: users have no value of this public attribute"
             for name in sorted(self._missing)
         ]
+        return [*found, *self.tally.lines(), *self._copies]
+
+    def _is_class(self, name: str) -> bool:
+        try:
+            self._agreed.number(name)
+        except KeyError:
+            return False
+        return True
 
     def __enter__(self) -> Intake:
         shape = self._wanted.contract.shape
@@ -136,6 +148,7 @@ class Intake:
         self._images = enter(GrowingArray(folder / "images.npy", "|u1", shape))
         self._labels = enter(GrowingArray(folder / "labels.npy", "<i8"))
         self._owners = enter(GrowingArray(folder / "owners.part", "<i8"))
+        self._digests = enter(GrowingArray(folder / "digests.part", "<i8"))
         self._sensitive = self._hidden and enter(GrowingArray(folder / "sensitive.npy", "<i8"))
         self._columns = {
             name: enter(GrowingArray(folder / f"{DECLARED}{name}.part", "<i2"))
@@ -145,8 +158,8 @@ class Intake:
             GrowingArray(folder / "prints.part", "|u1", (FINGERPRINT_BYTES,))
         )
         file = enter((folder / LEFT_OUT).open("w", newline="", encoding="utf-8"))
-        self._list = csv.writer(file)
-        self._list.writerow(["where", "why"])
+        self.tally.write = csv.writer(file).writerow
+        self.tally.write(["where", "why"])
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -158,13 +171,14 @@ class Intake:
             if place % 1000 == 0:
                 told(place)
             if isinstance(found, UnusableRecord):
-                self._leave(found.where, found.why)
+                self.tally.leave_record(found)
             else:
                 self._take(found)
 
     def _take(self, found: LabelledRecord) -> None:
         if not self._wanted.whole and found.part not in ("", TRAIN):
-            return self._leave(found.where, f"of the part {found.part!r} (--whole takes all)", True)
+            why = f"of the part {found.part!r} (--whole takes all)"
+            return self.tally.leave(found.where, why, True)
         if self._wanted.contract.labels != OWN:
             return self._take_labelled(found, 0)
         try:
@@ -172,9 +186,9 @@ class Intake:
         except KeyError:
             if len(self._foreign) < MOST_NAMES or found.label in self._foreign:
                 self._foreign[found.label] += 1
-            return self._leave(found.where, "a label that is not agreed")
+            return self.tally.leave(found.where, "a label that is not agreed")
         if label is None:
-            return self._leave(found.where, f"label {found.label!r}, as --map says", True)
+            return self.tally.leave(found.where, f"label {found.label!r}, as --map says", True)
         self._take_labelled(found, label)
 
     def _take_labelled(self, found: LabelledRecord, label: int) -> None:
@@ -183,21 +197,30 @@ class Intake:
         if self._wanted.owners_secret is not None:
             shared = fingerprint(self._wanted.owners_secret, contract.name, found.user)
             if self._listed is not None and is_listed(self._listed, shared):
-                return self._leave(found.where, "a user of the other node", True)
+                return self.tally.leave(found.where, "a user of the other node", True)
         try:
             hidden = self._value_of_sensitive(found)
             declared = {name: self._value(found, name) for name in self._declared}
         except PrepareError as error:
-            return self._leave(found.where, str(error))
+            return self.tally.leave(found.where, str(error))
+        noticed: list[str] = []
         try:
-            pixels = pixels_of(found.picture, found.where, contract.shape[1], contract.shape[0])
+            pixels = pixels_of(
+                found.picture, found.where, contract.shape[1], contract.shape[0], noticed.append
+            )
         except (UnreadablePictureError, OversizedPictureError) as error:
-            return self._leave(found.where, _kind_of(error))
+            return self.tally.leave(found.where, error.why)
         if self._wanted.label_model is not None:
             named, sure = self._wanted.label_model.name(pixels[None])  # one by one: see `name`
             label = int(named[0])
             if sure[0] < contract.least_confidence:
-                return self._leave(found.where, "the label model is not sure enough", True)
+                why = "the label model is not sure enough"
+                return self.tally.leave(found.where, why, True)
+        for what in noticed:
+            self.tally.notice(found.where, what)
+        self._digests.append(digest_of(pixels, noticed))
+        if not self._source.owner:
+            self.tally.meet(plain_name(found.user))
         self._write(found, label, pixels, hidden, declared, shared)
 
     def _write(
@@ -241,33 +264,36 @@ class Intake:
             raise PrepareError(f"a value of {name} that is not agreed") from None
         return NO_VALUE if number is None else number
 
-    def _leave(self, where: str, why: str, silently: bool = False) -> None:
-        self.left_out[why] += 1
-        if not silently:
-            self.examples.setdefault(why, [])
-            if len(self.examples[why]) < EXAMPLES:
-                self.examples[why].append(where)
-            self._list.writerow([_harmless(where), why])
-
     def check(self) -> None:
         """Refuse labels that are not agreed, and a source of which nothing is left."""
         if self._foreign:
             few = [f"{name!r} ({count})" for name, count in self._foreign.most_common(EXAMPLES)]
             more = ", ..." if len(self._foreign) > EXAMPLES else ""
-            first = self.examples["a label that is not agreed"][0]
+            first = self.tally.examples["a label that is not agreed"][0]
             agreed = self._wanted.contract.classes
             raise PrepareError(
                 f"{self._source.path}: labels {', '.join(few)}{more} are none of the agreed "
                 f"classes {', '.join(agreed[:10])}{', ...' if len(agreed) > 10 else ''} (first at "
-                f"{first}); say which they are with --map OWN=CLASS, or leave them out with "
-                f"--map OWN={LEAVE_OUT}"
+                f"{first}{self._granted()}); say which they are with --map OWN=CLASS, or leave "
+                f"them out with --map OWN={LEAVE_OUT}"
             )
         if not self._kept:
-            whys = "; ".join(f"{count} left out: {why}" for why, count in self.left_out.items())
             raise PrepareError(
-                f"{self._source.path}: no record is left{f' ({whys})' if whys else ''}; give some "
-                "that can be read"
+                f"{self._source.path}: no record is left{self.tally.why_none()}; give some that "
+                "can be read"
             )
+
+    def _granted(self) -> str:
+        """What a reader took for granted, behind what is refused."""
+        return "".join(f"; {note}" for note in self.tally.notes[:2])
+
+    def compare(self) -> None:
+        """Count copies among what was taken in."""
+        path = self._folder / "digests.part"
+        held = (path, self._folder / "labels.npy", self._folder / "owners.part")
+        arrays = [np.load(one, mmap_mode="r") for one in held]
+        self._copies = note_copies(*arrays)
+        path.unlink()
 
     def write_fingerprints(self) -> None:
         """Put the list of users' fingerprints in order, each once."""
@@ -277,14 +303,3 @@ class Intake:
             kind = np.dtype((np.void, FINGERPRINT_BYTES))
             write_fingerprints(self._folder / FINGERPRINTS, rows.view(kind).reshape(-1))
             path.unlink()
-
-
-def _kind_of(error: Exception) -> str:
-    if isinstance(error, OversizedPictureError):
-        return OVERSIZED
-    return "a picture that cannot be decoded"
-
-
-def _harmless(text: str) -> str:
-    """A cell that no spreadsheet takes for a formula."""
-    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text

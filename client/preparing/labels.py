@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 
 from fedlens.foundation.errors import WrongUse
 
 LEAVE_OUT = "-"
 _BETWEEN = re.compile(r"[\s_\-]+")
+_WHOLE = re.compile(r"^(-?\d+)\.0+$")
 
 
 class AgreedNames:
     """Agreed names by what an owner calls them.
 
-    A name that is written otherwise only in capitals, blanks, ``_`` and ``-`` is the same, if that
-    tells the agreed ones apart; others are named by a map.
+    A name that is written otherwise only in capitals, blanks, ``_`` and ``-``, forms of accents or
+    a ``.0`` behind a number is the same, if that tells the agreed ones apart; others are named by
+    a map.
     """
 
     def __init__(self, agreed: Sequence[str], mapped: Mapping[str, str] | None = None) -> None:
@@ -72,4 +75,5 @@ def parse_map(pairs: Iterable[str]) -> dict[str, str]:
 
 
 def _loosely(name: str) -> str:
-    return _BETWEEN.sub(" ", name.strip()).casefold()
+    plain = unicodedata.normalize("NFC", name.strip())
+    return _BETWEEN.sub(" ", _WHOLE.sub(r"\1", plain)).casefold()

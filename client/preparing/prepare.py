@@ -12,11 +12,12 @@ import tempfile
 from pathlib import Path
 
 from fedlens.client.contract import CONTRACT
-from fedlens.client.node.store import LAYOUT, LOOKS, STORE, NodeStoreFacts
+from fedlens.client.node.store import LAYOUT, LEFT_OUT, LOOKS, STORE, NodeStoreFacts
 from fedlens.client.preparing.index import write_index, write_people
 from fedlens.client.preparing.intake import Intake, Preparation, PrepareError, Told
 from fedlens.client.preparing.report import NodeReport, report_on
 from fedlens.data.formats.formats import RecordSource
+from fedlens.data.formats.records import SourceError
 from fedlens.foundation.files import flush_folder, write_durably
 
 
@@ -48,6 +49,8 @@ def prepare(
     try:
         report = _prepared(source, wanted, part, told)
         _put(part, out)
+    except (PrepareError, SourceError) as error:
+        raise type(error)(f"{error}{_kept_list(part, out)}") from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
     return report
@@ -73,6 +76,17 @@ def _check_out(out: Path, replace: bool) -> None:
         raise PrepareError(f"--out {out}: {what}; name a new folder, or --replace a store")
 
 
+def _kept_list(part: Path, out: Path) -> str:
+    """Keep the list of what was left out beside the store that was not made; where it lies."""
+    list_of, kept = part / LEFT_OUT, out.with_name(f"{out.name}.{LEFT_OUT}")
+    if not list_of.is_file() or list_of.stat().st_size <= len("where,why\r\n"):
+        return ""
+    kept.unlink(missing_ok=True)
+    list_of.chmod(0o600)
+    list_of.replace(kept)
+    return f"; {kept} lists what was left out"
+
+
 def _put(part: Path, out: Path) -> None:
     old = part.with_name(f"{part.name}-old")
     if out.exists():
@@ -86,6 +100,7 @@ def _prepared(source: RecordSource, wanted: Preparation, folder: Path, told: Tol
     with Intake(source, wanted, folder) as one:
         one.run(told)
     one.check()
+    one.compare()
     facts = write_index(folder, wanted.contract, wanted.secret, wanted.roster)
     if wanted.owners_secret is not None:
         both = wanted.secret, wanted.owners_secret
@@ -98,7 +113,8 @@ def _prepared(source: RecordSource, wanted: Preparation, folder: Path, told: Tol
         files={file.stem: _digest(file) for file in sorted(folder.glob("*.npy"))},
     )  # fmt: skip
     write_durably(folder / STORE, told_facts.model_dump_json(indent=1).encode(), private=True)
-    return report_on(folder, one.left_out, one.examples, one.notes)
+    tally = one.tally
+    return report_on(folder, tally.counts, tally.examples, one.notes)
 
 
 def _digest(path: Path) -> str:

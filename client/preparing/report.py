@@ -72,6 +72,8 @@ class NodeReport:
             else f"records are {UNLABELLED}",
         ]
         found += [self._left_out(why) for why in self.left_out]
+        if self.users == 1 and self.records > 1:
+            found.append("all records are of one user: is the user's column the right one?")
         empty = [name for name, count in self.classes.items() if not count]
         if empty:
             few = ", ".join(empty[:10]) + (", ..." if len(empty) > 10 else "")

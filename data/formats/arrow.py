@@ -6,7 +6,6 @@ Read with pyarrow alone, in a child process; neither ``datasets`` nor any code o
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,6 @@ import numpy as np
 
 from fedlens.data.formats.records import (
     OVERSIZED,
-    TEST,
-    TRAIN,
     Found,
     OutsideError,
     Picture,
@@ -26,6 +23,7 @@ from fedlens.data.formats.records import (
     SourceRecord,
     UnusableRecord,
     inside,
+    known_part,
     naming,
     reason,
 )
@@ -34,7 +32,6 @@ from fedlens.data.spec import DatasetSpec
 
 _READERS = "fedlens.data.isolated.arrow"
 PARTITION = "partition_"
-_WORDS = re.compile(r"[-_.]")
 
 
 def arrow_records(path: Path, columns: SourceColumns) -> Iterator[Found]:
@@ -143,9 +140,8 @@ def _picture(root: Path, where: str, told: Any, content: bytes) -> Picture | Unu
 
 
 def _part(words: tuple[str, ...]) -> str:
-    """``train`` or ``test``, where a folder's or file's name has that word; the last one counts."""
-    found = [part for word in words for part in _WORDS.split(word) if part in (TRAIN, TEST)]
-    return found[-1] if found else ""
+    """The part that a folder's or file's name says; the last one counts."""
+    return next(filter(None, map(known_part, reversed(words))), "")
 
 
 def hub_folder(name: str) -> Path:

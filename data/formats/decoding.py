@@ -8,36 +8,54 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from fedlens.data.formats.dicom import dicom_picture, is_dicom
-from fedlens.data.formats.records import Picture
+from fedlens.data.formats.dicom import HEAD, dicom_frames, dicom_picture, is_dicom, is_dicom_file
+from fedlens.data.formats.records import Frame, Picture
 from fedlens.data.labelled.pictures import (
     GREY_MODES,
+    Noticed,
     UnreadablePictureError,
-    check_plain_file,
+    frames_in,
     looked_at,
     looked_at_bytes,
     read_square,
     read_square_of,
     squared,
+    unnoticed,
 )
 
 
-def pixels_of(picture: Picture, where: str, side: int, channels: int) -> NDArray[np.uint8]:
+def pixels_of(
+    picture: Picture, where: str, side: int, channels: int, noticed: Noticed = unnoticed
+) -> NDArray[np.uint8]:
     """A picture's middle square, scaled: uint8 [channels, side, side].
 
-    Depends on this picture alone.
+    Depends on this picture alone. ``noticed`` is told what an owner should know of it, in words
+    that fit many.
 
     Raises:
         UnreadablePictureError: it is missing, damaged or of an unknown kind.
         OversizedPictureError: it has over 64 million pixels or bytes; it is not unpacked.
     """
     if isinstance(picture, np.ndarray):
-        return squared(Image.fromarray(_plain(picture, where)), side, channels)
-    if _may_be_dicom(picture):
-        return squared(dicom_picture(picture, where), side, channels)
-    if isinstance(picture, bytes):
-        return read_square_of(picture, where, side, channels)
-    return read_square(picture, side, channels)
+        return squared(Image.fromarray(_plain(picture, where)), side, channels, noticed)
+    file, frame = _frame(picture)
+    if _may_be_dicom(file):
+        return squared(dicom_picture(file, where, noticed, frame), side, channels, noticed)
+    if isinstance(file, bytes):
+        return read_square_of(file, where, side, channels, noticed, frame)
+    return read_square(file, side, channels, noticed, frame)
+
+
+def frames_of(picture: Picture, where: str) -> list[Picture]:
+    """Each frame or page of a picture; the picture itself where there is one, or it is damaged."""
+    if isinstance(picture, np.ndarray | Frame):
+        return [picture]
+    count = dicom_frames(picture) if _may_be_dicom(picture) else frames_in(picture, where)
+    return [picture] if count < 2 else [Frame(picture, number) for number in range(count)]
+
+
+def _frame(picture: Path | bytes | Frame) -> tuple[Path | bytes, int | None]:
+    return (picture.picture, picture.number) if isinstance(picture, Frame) else (picture, None)
 
 
 def form_of(picture: Picture, where: str) -> tuple[bool, tuple[int, int]]:
@@ -49,12 +67,11 @@ def form_of(picture: Picture, where: str) -> tuple[bool, tuple[int, int]]:
     if isinstance(picture, np.ndarray):
         plain = _plain(picture, where)
         return plain.ndim == 2, (plain.shape[1], plain.shape[0])
-    if _may_be_dicom(picture):
-        found = dicom_picture(picture, where)
+    file, frame = _frame(picture)
+    if _may_be_dicom(file):
+        found = dicom_picture(file, where, unnoticed, frame)
         return found.mode == "L", found.size
-    mode, size = (
-        looked_at_bytes(picture, where) if isinstance(picture, bytes) else looked_at(picture)
-    )
+    mode, size = looked_at_bytes(file, where) if isinstance(file, bytes) else looked_at(file)
     return mode in GREY_MODES, size
 
 
@@ -71,11 +88,4 @@ def _plain(pixels: NDArray[np.uint8], where: str) -> NDArray[np.uint8]:
 
 
 def _may_be_dicom(picture: Path | bytes) -> bool:
-    if isinstance(picture, bytes):
-        return is_dicom(picture[:132])
-    try:
-        check_plain_file(picture)
-        with picture.open("rb") as file:
-            return is_dicom(file.read(132))
-    except (OSError, ValueError):
-        return False  # its decoder says what is wrong
+    return is_dicom(picture[:HEAD]) if isinstance(picture, bytes) else is_dicom_file(picture)

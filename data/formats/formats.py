@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 
-from fedlens.data.formats.folders import folder_records
+from fedlens.data.formats.decoding import frames_of
+from fedlens.data.formats.folders import folder_records, has_class_folders
 from fedlens.data.formats.records import (
-    Found,
     Picture,
     SourceColumns,
     SourceError,
     SourceFormat,
     SourceRecord,
     UnusableRecord,
+    is_someone,
+    is_value,
     naming,
+    usual_column,
 )
 from fedlens.data.registry import DATASETS, format_of
+from fedlens.foundation.errors import WrongUse
 from fedlens.foundation.unlabelled import UNLABELLED
 
 ONE, EACH = "one", "each"
 """Whose records are, where no column says: one user's, or each a user's of its own."""
+MOST_NAMED = 20
+"""Columns that a message lists."""
+LOOKED_AT = 100
+"""Records whose columns are looked at to know which there are: the first may lack some."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +66,10 @@ class RecordSource:
         label: column of the class; empty: the first of the format's that is there.
         user: column of the user, likewise.
         owner: `ONE` or `EACH` in place of a column; empty otherwise.
+        user_from_name: what finds the user in a picture's path below the source, in place of a
+            column: the first group of a regular expression, or all that it matches.
         needs_user: whether a record without a user is unusable.
+        each_frame: whether each frame or page of a picture is a record.
         columns: what the reader must know.
         needs_label: whether a record without a label is unusable; else none has one.
     """
@@ -67,7 +80,9 @@ class RecordSource:
     label: str = ""
     user: str = ""
     owner: str = ""
+    user_from_name: re.Pattern[str] | None = None
     needs_user: bool = True
+    each_frame: bool = False
     columns: SourceColumns = field(default_factory=SourceColumns)
     needs_label: bool = True
 
@@ -82,50 +97,101 @@ class RecordSource:
             if isinstance(found, UnusableRecord):
                 yield found
                 continue
-            chosen = chosen or self._choose(found)
-            yield chosen._labelled(found, place)
+            chosen = chosen or self._choose()
+            labelled = chosen._labelled(found, place)
+            if self.each_frame and isinstance(labelled, LabelledRecord):
+                yield from _each_frame(labelled)
+            else:
+                yield labelled
 
-    def _choose(self, first: SourceRecord) -> RecordSource:
-        """The same with the names of the columns, which its first record tells."""
+    def knows_users(self) -> bool:
+        """Whether the first records have a column that the format takes for the user."""
+        return bool(usual_column(self._first_columns(), self.format.users))
+
+    def _first_columns(self) -> list[str]:
+        quiet = replace(self.columns, told=lambda _: None)
+        found: dict[str, None] = {}
+        for one in islice(self.format.records(self.path, quiet), LOOKED_AT):
+            if isinstance(one, SourceRecord):
+                found.update(dict.fromkeys(one.values))
+        return list(found)
+
+    def _choose(self) -> RecordSource:
+        """The same with the names of the columns, which its first records tell."""
+        there = self._first_columns()
         user = self.user
-        if self.needs_user and not self.owner:
-            user = self._column(first, self.user, self.format.users, "user", " ".join((
-                "or say --one-user (all records are one person's)",
-                "or --each-record-a-user")))  # fmt: skip
+        if self.needs_user and not (self.owner or self.user_from_name):
+            user = self._column(there, self.user, self.format.users, "user", " ".join((
+                "or with --user-from-name 'person(\\d+)' find it in each file's name, or say",
+                "--one-user (all records are one person's) or --each-record-a-user")))  # fmt: skip
         label = ""
         if self.needs_label:
-            label = self._column(first, self.label, self.format.labels, "label", "")
+            label = self._column(there, self.label, self.format.labels, "label", "")
         return replace(self, label=label, user=user)
 
     def _column(
-        self, first: SourceRecord, named: str, usual: tuple[str, ...], what: str, more: str
+        self, names: list[str], named: str, usual: tuple[str, ...], what: str, more: str
     ) -> str:
-        there = ", ".join(sorted(first.values)) or "none"
-        if named and named not in first.values:
-            raise SourceError(f"{self.path}: has no column {named!r}; there are {there}")
-        found = [name for name in usual if name in first.values]
+        few = sorted(names)[:MOST_NAMED]
+        there = ", ".join(few) + (f" and {len(names) - len(few)} more" * (len(names) > len(few)))
+        if named and named not in names:
+            raise SourceError(f"{self.path}: has no column {named!r}; there are {there or 'none'}")
+        found = usual_column(names, usual)
         if not (named or found):
             raise SourceError(
                 f"{self.path}: which column is the {what}? {naming(what)}"
-                f"{' ' * bool(more)}{more}; there are {there}"
+                f"{' ' * bool(more)}{more}; there are {there or 'none'}"
             )
-        return named or found[0]
+        return named or found
 
-    def _labelled(self, found: Found, place: int) -> LabelledRecord | UnusableRecord:
-        if isinstance(found, UnusableRecord):
-            return found
-        label, user = UNLABELLED, ""
-        if self.needs_label:
-            label = found.values.get(self.label, "").strip()
-        if not label:
-            return UnusableRecord(found.where, f"no value in {self.label}")
-        if self.owner:
-            user = ONE if self.owner == ONE else f"record {place}"
-        elif self.needs_user:
-            user = found.values.get(self.user, "").strip()
-            if not user:
-                return UnusableRecord(found.where, f"no value in {self.user}")
+    def _labelled(self, found: SourceRecord, place: int) -> LabelledRecord | UnusableRecord:
+        label = found.values.get(self.label, "").strip() if self.needs_label else UNLABELLED
+        if "\n" in label:
+            return UnusableRecord(found.where, "a label of several lines; is a quote not closed?")
+        if not (is_value(label) or (label and self._is_class(label))):
+            return UnusableRecord(found.where, _no_value(self.label, label))
+        if self.needs_user or self.owner:
+            user = self._user_of(found, place)
+            if isinstance(user, UnusableRecord):
+                return user
+        else:
+            user = ""
         return LabelledRecord(found.where, found.picture, label, user, found.values, found.part)
+
+    def _user_of(self, found: SourceRecord, place: int) -> str | UnusableRecord:
+        if self.owner:
+            return ONE if self.owner == ONE else f"record {place}"
+        if self.user_from_name is not None:
+            seen = self.user_from_name.search(_name_of(found, self.path))
+            name = (seen[1] if seen.re.groups else seen[0]) if seen else ""
+            return name or UnusableRecord(found.where, "no user in its name (--user-from-name)")
+        name = found.values.get(self.user, "").strip()
+        if not is_someone(name):
+            return UnusableRecord(found.where, _no_value(self.user, name))
+        return name
+
+    def _is_class(self, name: str) -> bool:
+        return self.columns.is_class is not None and self.columns.is_class(name)
+
+
+def _no_value(column: str, text: str) -> str:
+    return f"no value in {column}" + (f" ({text!r})" if text else "")
+
+
+def _name_of(found: SourceRecord, root: Path) -> str:
+    """A picture's way below its source; of one that is no file, the record's place."""
+    picture = found.picture
+    if not isinstance(picture, Path):
+        return found.values.get("key", found.where)
+    below = picture.is_relative_to(root)
+    return str(picture.relative_to(root)) if below and picture != root else picture.name
+
+
+def _each_frame(found: LabelledRecord) -> Iterator[LabelledRecord]:
+    frames = frames_of(found.picture, found.where)
+    for number, frame in enumerate(frames):
+        where = found.where if len(frames) == 1 else f"{found.where} frame {number}"
+        yield replace(found, picture=frame, where=where)
 
 
 def open_source(
@@ -136,8 +202,10 @@ def open_source(
     user: str = "",
     owner: str = "",
     image: str = "",
+    user_from_name: str = "",
     needs_user: bool = True,
     needs_label: bool = True,
+    each_frame: bool = False,
 ) -> RecordSource:
     """A source, its format found by its files where none is named.
 
@@ -153,18 +221,44 @@ def open_source(
     if not (where.is_file() or where.is_dir()):
         raise SourceError(f"{where}: is no plain file or folder; give one")
     name = kind or _kind_of(where, needs_label)
-    columns, layout = SourceColumns(image), format_of(name)
-    needs = needs_label and layout.labelled
-    return RecordSource(where, name, layout, label, user, owner, needs_user, columns, needs)
+    return RecordSource(
+        path=where,
+        kind=name,
+        format=format_of(name),
+        label=label,
+        user=user,
+        owner=owner,
+        user_from_name=_pattern(user_from_name, user, owner),
+        needs_user=needs_user,
+        each_frame=each_frame,
+        columns=SourceColumns(image, label),
+        needs_label=needs_label and format_of(name).labelled,
+    )
+
+
+def _pattern(text: str, user: str, owner: str) -> re.Pattern[str] | None:
+    """What finds a user in a file's name; None where a column or nobody does."""
+    if not text:
+        return None
+    if user or owner:
+        raise WrongUse("--user-from-name says whose records are; leave the other such flag out")
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise WrongUse(
+            f"--user-from-name {text!r}: is no regular expression ({error}); write one such as "
+            "'person(\\d+)'"
+        ) from None
 
 
 def _kind_of(path: Path, needs_label: bool) -> str:
     if path.is_dir() and next(path.iterdir(), None) is None:
         raise SourceError(f"{path}: is empty; put records into it")
     known: dict[object, str] = {}
+    tree = path.is_dir() and has_class_folders(path)
     for name in DATASETS:
         found = DATASETS[name].format
-        if found is not None and found.fits not in known:
+        if found is not None and found.fits not in known and (found.in_folders or not tree):
             usable = found.labelled if needs_label else found.records is not folder_records
             if usable and found.fits(path):
                 return name

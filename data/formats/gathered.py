@@ -9,6 +9,7 @@ import hashlib
 import logging
 import re
 import tempfile
+import unicodedata
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -23,13 +24,12 @@ from fedlens.data.attributes.options import Options, parse_options
 from fedlens.data.dataset import Dataset, DatasetError, build_dataset
 from fedlens.data.formats.decoding import form_of, pixels_of
 from fedlens.data.formats.formats import LabelledRecord, RecordSource, open_source
+from fedlens.data.formats.left_out import LeftOut, digest_of, note_copies
 from fedlens.data.formats.records import (
-    OVERSIZED,
     TEST,
     TRAIN,
     VALIDATION,
     SourceError,
-    SourceRecord,
     UnusableRecord,
     inside,
 )
@@ -37,7 +37,6 @@ from fedlens.data.labelled.labels import (
     TEST_PART,
     OwnRecords,
     deal,
-    left_out,
     numbered,
     owner_number,
     parts_of,
@@ -58,18 +57,22 @@ SYNONYMS = {"utility": "label", "owner": "user", "file": "image"}
 """Options under the names that they have where filters are spoken of."""
 DEFAULTS = {
     **dict.fromkeys(("label", "user", "image", "sensitive", "side", "manifest", *SYNONYMS), ""),
+    "user-from-name": "",
+    "frames": "first",
     "colour": "auto",
     "limit": "0",
 }
+FRAMES = {"first": 0, "each": 1}
 COLOURS = {"auto": 0, "grey": 1, "rgb": 3}
 MOST_CLASSES = 1000
 PRIVATE_LIMIT = "20000"
 """Records of filters are in memory as float32."""
 TEST_SHARE = 6
 """Without a test part about one user in six is for the test; without users, one record."""
-UNREADABLE = "as no readable picture"
-SHOWN, EXAMPLES = 3, 5
-"""Sizes that are looked at for a usual one, and places of what is left out that are named."""
+SHOWN = 3
+"""Sizes that are looked at for a usual one."""
+SHOWN_NAMES = 6
+_BETWEEN = re.compile(r"[\s_\-]+")
 _ON_HUB = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 
 
@@ -83,18 +86,20 @@ class _Asked:
     """Column of the private attribute; empty for none."""
     parts: tuple[str, ...]
     """Those that are taken."""
+    tally: LeftOut
+    """Of what is left out, and noticed."""
 
     def records(self) -> Iterator[LabelledRecord | UnusableRecord]:
         """Records of these parts that have all values, and those that are unusable."""
         for found in self.source.records():
             if isinstance(found, UnusableRecord):
                 yield found
-            elif (found.part or TRAIN) in self.parts:
-                yield (
-                    found
-                    if self.private_value(found) or not self.sensitive
-                    else UnusableRecord(found.where, f"no value in {self.sensitive}")
-                )
+            elif (found.part or TRAIN) not in self.parts:
+                yield UnusableRecord(found.where, f"of the part {found.part!r}", quiet=True)
+            elif self.sensitive and not self.private_value(found):
+                yield UnusableRecord(found.where, f"no value in {self.sensitive}")
+            else:
+                yield found
 
     def private_value(self, found: LabelledRecord) -> str:
         """The value of a record's private attribute; empty for none."""
@@ -106,17 +111,63 @@ class _Asked:
         return found.values.get(self.sensitive, "").strip()
 
 
+@dataclass
+class _Dealing:
+    """Which users (or records) are for the test where no part says: about one in six.
+
+    A hash of the name decides. Where it takes none, or all, it is the one of the least hash.
+    """
+
+    least: tuple[int, str] = (2**63, "")
+    several: bool = False
+    takes_some: bool = False
+    takes_all: bool = True
+
+    def meet(self, name: str) -> None:
+        """Take note of a user or record."""
+        number = owner_number(name)
+        self.several |= self.least[1] not in ("", name)
+        self.least = min(self.least, (number, name))
+        chosen = not number % TEST_SHARE
+        self.takes_some |= chosen
+        self.takes_all &= chosen
+
+    def part(self, name: str) -> str:
+        """``train`` or ``test``."""
+        chosen = not owner_number(name) % TEST_SHARE
+        if self.several and (self.takes_all or not self.takes_some):
+            chosen = name == self.least[1]
+        return TEST if chosen else TRAIN
+
+    def check(self, path: Path) -> None:
+        """Refuse records of one user alone: none is left for the test."""
+        if not self.several:
+            raise SourceError(
+                f"{path}: all records are of one user, {self.least[1]!r}, so none is "
+                "left for the test; name the user's column with ,user=COLUMN, or add a test part"
+            )
+
+
 @dataclass(frozen=True)
 class _Form:
     """What a first look says of the records."""
 
-    classes: tuple[str, ...]
+    fixed: tuple[str, ...]
+    """Names of classes that the format fixes."""
+    names: dict[str, str]
+    """The class of each label: one that is only written otherwise is the same."""
     channels: int
     side: int
-    has_test: bool
+    parts: set[str]
+    """Those that records are of."""
     last: dict[str, int]
     """By part, the largest hash of a record that is taken."""
+    dealing: _Dealing
     notes: list[str]
+
+    def taken(self, labels: set[str]) -> tuple[str, ...]:
+        """Classes in order: those that records have, or all that the format fixes."""
+        return self.fixed if labels <= set(self.fixed) else tuple(sorted(labels, key=value_order))
 
 
 def _nameless() -> IO[bytes]:
@@ -132,6 +183,7 @@ class _Group:
     users: list[str] = field(default_factory=list)
     sensitive: list[str] = field(default_factory=list)
     keys: list[bytes] = field(default_factory=list)
+    digests: list[int] = field(default_factory=list)
 
     def images(self, form: _Form) -> NDArray[np.uint8]:
         """uint8 [n, channels, side, side], on the disk."""
@@ -148,8 +200,9 @@ def load_records(kind: str, argument: str, *, labelled: bool = True) -> Dataset:
     Pictures are cut to their middle square and scaled to ``side`` (their own, where all have one
     that networks take, else 32); they are grey where all are, unless ``colour`` says otherwise.
     What cannot be decoded is left out, named and counted. Records of a part ``test`` are for the
-    test; without any a hash of the user (or of the record's place) takes one in six, and where
-    there is a column ``sensitive``, those on which filters are scored at seed 0.
+    test, and those of a validation part are left out; without a test part they take its place.
+    Without either a hash of the user (or of the record's place) takes one in six, one at least, and
+    where there is a column ``sensitive``, those on which filters are scored at seed 0.
 
     Args:
         kind: the format's name.
@@ -159,24 +212,43 @@ def load_records(kind: str, argument: str, *, labelled: bool = True) -> Dataset:
     Raises:
         DatasetError: the source cannot be read, has no record or over 1,000 classes.
     """
-    asked = _asked(kind, argument, {}, (TRAIN, TEST), ())
-    if not labelled:
-        asked = replace(asked, source=replace(asked.source, needs_label=False))
+    asked = _asked(kind, argument, {}, (TRAIN, VALIDATION, TEST), ())
+    needs = labelled and asked.source.needs_label
+    asked = replace(asked, source=replace(asked.source, needs_label=needs))
     form = _looked_at(asked)
+    test_part = next((one for one in (TEST, VALIDATION) if one in form.parts), "")
+    if test_part:
+        asked = replace(asked, parts=(TRAIN, test_part))
+    if test_part == VALIDATION:
+        asked.tally.tell("there is no test part: the validation part takes its place")
+
+    if asked.source.needs_user and not (test_part or asked.sensitive):
+        form.dealing.check(asked.source.path)
 
     def part(found: LabelledRecord, key: bytes) -> str:
-        if form.has_test:
-            return TEST if found.part == TEST else TRAIN
+        if test_part:
+            return TEST if found.part == test_part else TRAIN
         if asked.sensitive:
             return TEST if parts_of([key], 0)[0] == TEST_PART else TRAIN
-        return TRAIN if owner_number(found.user or found.where) % TEST_SHARE else TEST
+        return form.dealing.part(found.user or found.where)
 
     groups, notes = _decoded(asked, form, part)
     train, test = (groups.get(name, _Group()) for name in (TRAIN, TEST))
+    if not train.labels:
+        raise SourceError(
+            f"{asked.source.path}: has no record to train on, and {len(test.labels)} for the test"
+            f"{asked.tally.why_none()}; name the folder or file of the training part"
+        )
+    if len(set(train.labels)) == 1:
+        notes.append(
+            f"all records are of one class, {train.labels[0]!r}; if classes lie elsewhere, name "
+            "the folder above theirs as the path, or their column with ,label=COLUMN"
+        )
     for note in notes:
         logging.getLogger(__name__).warning("%s: %s", asked.options.path, note)
     where = asked.options.path
-    numbers = {name: number for number, name in enumerate(form.classes)}
+    classes = form.taken(set(train.labels) | set(test.labels))
+    numbers = {name: number for number, name in enumerate(classes)}
     labels = [np.array([numbers[one] for one in group.labels], np.int64) for group in (train, test)]
     users = np.array([owner_number(one) for one in train.users], np.int64)
     return build_dataset(
@@ -184,7 +256,7 @@ def load_records(kind: str, argument: str, *, labelled: bool = True) -> Dataset:
         where,
         (train.images(form), labels[0]),
         (test.images(form), labels[1]),
-        class_names=form.classes,
+        class_names=classes,
         attribution=DATASETS[kind].attribution or f"your own records, from {where.name}",
         user_ids=users if asked.source.needs_user else None,
         sensitive=_sensitive(asked, train, test) if asked.sensitive else None,
@@ -209,7 +281,8 @@ def split_records(name: str, seed: int) -> Split:
     chosen = {"limit": PRIVATE_LIMIT, **DATASETS[kind].columns}
     asked = _asked(kind, argument, chosen, (TRAIN, VALIDATION, TEST), ("sensitive",))
     form = _looked_at(asked)
-    groups, notes = _decoded(asked, form, lambda found, _: found.part if form.has_test else "")
+    has_test = TEST in form.parts
+    groups, notes = _decoded(asked, form, lambda found, _: found.part if has_test else "")
     order = [one for one in ("", TRAIN, VALIDATION, TEST) if one in groups]
     every = [groups[one] for one in order]
     users = [user for group in every for user in group.users]
@@ -223,7 +296,7 @@ def split_records(name: str, seed: int) -> Split:
         keys=[key for group in every for key in group.keys],
         notes=notes,
     )
-    parts = [one for one in order for _ in groups[one].labels] if form.has_test else None
+    parts = [one for one in order for _ in groups[one].labels] if has_test else None
     return deal(own, seed, None if parts is None else _published(parts, seed))
 
 
@@ -254,11 +327,20 @@ def _asked(
     named = {name: options.values[one] for one, name in SYNONYMS.items() if options.values[one]}
     options = replace(options, values={**options.values, **named})
     column = options.values
+    options.one_of("frames", FRAMES)
+    tally = LeftOut()
     source = open_source(
-        options.path, kind, label=column["label"], user=column["user"], image=column["image"]
+        options.path,
+        kind,
+        label=column["label"],
+        user=column["user"],
+        image=column["image"],
+        user_from_name=column["user-from-name"],
+        each_frame=column["frames"] == "each",
     )
-    source = replace(source, needs_user=bool(column["user"]) or _knows_users(source))
-    return _Asked(source, options, column["sensitive"], parts)
+    source = replace(source, columns=replace(source.columns, told=tally.tell))
+    known = bool(column["user"] or source.user_from_name) or source.knows_users()
+    return _Asked(replace(source, needs_user=known), options, column["sensitive"], parts, tally)
 
 
 def _on_disk(find: Callable[[str], Path] | None, argument: str) -> str:
@@ -269,48 +351,61 @@ def _on_disk(find: Callable[[str], Path] | None, argument: str) -> str:
     return f"{find(name)}{comma}{rest}"
 
 
-def _knows_users(source: RecordSource) -> bool:
-    """Whether the first record has a column that the format takes for the user."""
-    for found in source.format.records(source.path, source.columns):
-        if isinstance(found, SourceRecord):
-            return any(name in found.values for name in source.format.users)
-    return False
-
-
 def _looked_at(asked: _Asked) -> _Form:
     options, path = asked.options, asked.source.path
     last, notes = _limits(asked)
     sizes: set[tuple[int, int]] = set()
-    classes: set[str] = set()
-    grey, has_test = True, False
+    labels: Counter[str] = Counter()
+    grey, parts, dealing, seen = True, set[str](), _Dealing(), LeftOut()
     for found in asked.records():
-        if isinstance(found, UnusableRecord) or not _within(found, last):
+        if isinstance(found, UnusableRecord):
+            seen.leave_record(found)
             continue
-        has_test |= found.part == TEST
+        if not _within(found, last):
+            continue
         try:
             is_grey, size = form_of(found.picture, found.where)
-        except (UnreadablePictureError, OversizedPictureError):
-            continue  # counted where it is decoded
+        except (UnreadablePictureError, OversizedPictureError) as error:
+            seen.leave(found.where, error.why)  # told where it is decoded
+            continue
+        dealing.meet(found.user or found.where)
         grey &= is_grey
-        classes.add(found.label)
+        parts.add(found.part)
+        labels[found.label] += 1
         sizes = sizes | {size} if len(sizes) < SHOWN else sizes
-        if len(classes) > MOST_CLASSES:
+        if len(labels) > MOST_CLASSES:
             raise DatasetError(
                 f"{path}: has over {MOST_CLASSES} labels, such as {found.label!r}; name "
                 "another column with label="
             )
     if not sizes:
-        raise SourceError(f"{path}: has no readable picture; give some")
+        raise SourceError(f"{path}: has no readable picture{seen.why_none()}; give some")
     wanted = options.values["side"] and options.number("side", 1)
     side = check_side(asked.source.kind, int(wanted or usual_side(sizes)))
     channels = COLOURS[options.values["colour"]] or (1 if grey else 3)
     fixed = asked.source.format.classes
-    names = (
-        fixed
-        if asked.source.needs_label and classes <= set(fixed)
-        else tuple(sorted(classes, key=value_order))
-    )
-    return _Form(names, channels, side, has_test, last, [*notes, *resizing_note(sizes, side)])
+    fixed = fixed if asked.source.needs_label else ()
+    names = {one: one for one in labels} if labels.keys() <= set(fixed) else _one_way(labels)
+    several = sorted(one for one in labels if names[one] != one)
+    if several:
+        notes.append(
+            f"classes written in several ways are one each: {', '.join(several[:SHOWN_NAMES])}"
+        )
+    notes += resizing_note(sizes, side)
+    return _Form(fixed, names, channels, side, parts, last, dealing, notes)
+
+
+def _one_way(labels: Counter[str]) -> dict[str, str]:
+    """Each label's commonest way of writing: capitals, blanks, ``_`` and ``-`` do not count.
+
+    Labels of one letter are told apart by their capitals.
+    """
+    ways: dict[str, list[str]] = {}
+    for name in sorted(labels, key=lambda one: (-labels[one], one)):
+        plain = unicodedata.normalize("NFC", name)
+        key = _BETWEEN.sub(" ", plain).casefold() if len(plain) > 1 else plain
+        ways.setdefault(key, []).append(name)
+    return {name: same[0] for same in ways.values() for name in same}
 
 
 def _limits(asked: _Asked) -> tuple[dict[str, int], list[str]]:
@@ -344,37 +439,49 @@ def _decoded(
 ) -> tuple[dict[str, _Group], list[str]]:
     """Records by the group that ``part`` says of a record and its key, and notes on what is not."""
     groups: dict[str, _Group] = {}
-    lacking: Counter[str] = Counter()
-    few: dict[str, list[str]] = {}
-
-    def leave(where: str, why: str) -> None:
-        lacking[why] += 1
-        if lacking[why] <= EXAMPLES:
-            few.setdefault(why, []).append(where)
-
+    tally = asked.tally
     for found in asked.records():
         if isinstance(found, UnusableRecord):
-            leave(found.where, found.why)
+            tally.leave_record(found)
         elif _within(found, form.last):
+            noticed: list[str] = []
             try:
-                pixels = pixels_of(found.picture, found.where, form.side, form.channels).tobytes()
-            except UnreadablePictureError:
-                leave(found.where, UNREADABLE)
+                pixels = pixels_of(
+                    found.picture, found.where, form.side, form.channels, noticed.append
+                )
+            except (UnreadablePictureError, OversizedPictureError) as error:
+                tally.leave(found.where, error.why)
                 continue
-            except OversizedPictureError:
-                leave(found.where, OVERSIZED)
-                continue
-            key = found.user.encode() or hashlib.sha256(pixels).digest()
-            _add(groups.setdefault(part(found, key), _Group()), asked, found, key, pixels)
-    notes = list(form.notes)
-    for why, count in lacking.items():
-        left_out(notes, few[why], why, count)
-    return groups, notes
+            for what in noticed:
+                tally.notice(found.where, what)
+            key = found.user.encode() or hashlib.sha256(pixels.tobytes()).digest()
+            group = groups.setdefault(part(found, key), _Group())
+            group.digests.append(digest_of(pixels, noticed))
+            _add(group, asked, form.names.get(found.label, found.label), found, key, pixels)
+            if found.user and not asked.source.owner:
+                tally.meet(found.user)
+    return groups, [*form.notes, *tally.sentences(), *_copies(list(groups.values()))]
 
 
-def _add(group: _Group, asked: _Asked, found: LabelledRecord, key: bytes, pixels: bytes) -> None:
-    group.pixels.write(pixels)
-    group.labels.append(found.label)
+def _copies(groups: list[_Group]) -> list[str]:
+    digests = [one for group in groups for one in group.digests]
+    names = {one: place for place, one in enumerate({x for g in groups for x in g.labels})}
+    labels = [names[one] for group in groups for one in group.labels]
+    users = [owner_number(one) for group in groups for one in group.users]
+    arrays = (np.array(one, np.int64) for one in (digests, labels, users))
+    return note_copies(*arrays)
+
+
+def _add(
+    group: _Group,
+    asked: _Asked,
+    label: str,
+    found: LabelledRecord,
+    key: bytes,
+    pixels: NDArray[np.uint8],
+) -> None:
+    group.pixels.write(pixels.tobytes())
+    group.labels.append(label)
     group.users.append(found.user)
     if asked.sensitive:
         group.sensitive.append(asked.private_value(found))

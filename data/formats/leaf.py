@@ -27,6 +27,7 @@ MOST_TEXT = 2**26
 """Characters of one user's records: more are no user's, or no JSON."""
 FEMNIST_CLASSES = tuple("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
 SIDE = 28
+MOST_TRIED = 16
 
 
 def leaf_records(path: Path, columns: SourceColumns) -> Iterator[Found]:
@@ -154,8 +155,16 @@ class _JsonText:
 
 def _fits(path: Path) -> bool:
     if path.is_file():
-        return path.suffix.lower() == ".json"
-    return bool(_files(path)) and any("data" in file.name for file in _files(path))
+        named = path.name.lower().startswith("all_data")
+        return path.suffix.lower() == ".json" and (named or _is_leaf(path))
+    return any(_is_leaf(file) for file in _files(path)[:MOST_TRIED])
+
+
+def _is_leaf(file: Path) -> bool:
+    """Whether a file begins with one of the names that LEAF's do."""
+    with file.open("rb") as stream:
+        head = stream.read(256)
+    return any(name in head for name in (b'"users"', b'"user_data"', b'"num_samples"'))
 
 
 LEAF = DatasetSpec(

@@ -6,7 +6,9 @@ lie in the source; `fedlens.data.formats.decoding` makes pixels of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,12 +16,55 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedlens.data.dataset import DatasetError
+from fedlens.data.labelled.pictures import TOO_LARGE
 
-Picture = Path | bytes | NDArray[np.uint8]
-"""A file, a file's bytes, or pixels uint8 [h, w] or [h, w, 3]."""
 TRAIN, VALIDATION, TEST = "train", "validation", "test"
 LONGEST_REASON = 200
-OVERSIZED = "a picture of over 64 million pixels or 64 MiB"
+OVERSIZED = TOO_LARGE
+LINK_OUT = "a link that leads out of the folder"
+PATH_OUT = "a path that leads out of the folder"
+_PARTS = {
+    **dict.fromkeys(("train", "training", "trn"), TRAIN),
+    **dict.fromkeys(("val", "valid", "validation", "validate", "dev", "devel"), VALIDATION),
+    **dict.fromkeys(("test", "testing", "tst", "eval", "evaluation"), TEST),
+}
+"""Words that say which part a file, folder or record is of."""
+_FILLERS = frozenset(
+    (
+        "set",
+        "data",
+        "dataset",
+        "split",
+        "images",
+        "image",
+        "imgs",
+        "img",
+        "pictures",
+        "part",
+        "files",
+    )
+)
+_WORDS = re.compile(r"[\W_]+|(?<=[a-z])(?=\d)")
+_NO_VALUE = frozenset(("", "nan", "null", "<na>", "n/a", "na", "nat"))
+"""What other programs write where there is no value."""
+_NO_ONE = _NO_VALUE | {"none", "unknown", "undefined", "missing", "?", "-", "--", "."}
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """One of several frames or pages of a picture.
+
+    Attributes:
+        picture: a file, or a file's bytes.
+        number: from 0.
+    """
+
+    picture: Path | bytes
+    number: int
+
+
+Picture = Path | bytes | NDArray[np.uint8] | Frame
+"""A file, a file's bytes, pixels uint8 [h, w] or [h, w, 3], or one frame of a file."""
 
 
 class SourceError(DatasetError):
@@ -54,10 +99,12 @@ class UnusableRecord:
     Attributes:
         where: file and line or row.
         why: in words that fit many, so that they can be counted.
+        quiet: whether it is no fault: no record, or one that was not asked for.
     """
 
     where: str
     why: str
+    quiet: bool = False
 
 
 Found = SourceRecord | UnusableRecord
@@ -73,15 +120,25 @@ def naming(what: str, kind: str = "COLUMN") -> str:
     return f"name it with --{what} (behind a path: ,{what}={kind})"
 
 
+def _untold(what: str) -> None:
+    """Where nobody asks what a reader takes for granted."""
+
+
 @dataclass(frozen=True)
 class SourceColumns:
-    """Columns that a reader itself must know, by name; empty: the usual ones.
+    """What a reader itself must know; empty: as usual.
 
     Attributes:
-        image: of the picture, or of its file.
+        image: column of the picture, or of its file.
+        label: column of the class, where one is named.
+        is_class: whether a name is one of the agreed classes, where some are agreed.
+        told: told what the reader took for granted, a line each.
     """
 
     image: str = ""
+    label: str = ""
+    is_class: Callable[[str], bool] | None = None
+    told: Callable[[str], object] = _untold
 
 
 @dataclass(frozen=True)
@@ -96,6 +153,8 @@ class SourceFormat:
         classes: names of its classes in the order of their numbers, where the layout fixes them.
         found: where a name that is no path lies on the disk, fetched if need be.
         labelled: whether its records may have labels.
+        in_folders: whether its pictures may lie in several folders. Of a path that holds such
+            folders no other format is thought, whatever lies beside them.
     """
 
     fits: Callable[[Path], bool]
@@ -105,6 +164,7 @@ class SourceFormat:
     classes: tuple[str, ...] = ()
     found: Callable[[str], Path] | None = None
     labelled: bool = True
+    in_folders: bool = False
 
 
 def reason(error: BaseException) -> str:
@@ -112,12 +172,54 @@ def reason(error: BaseException) -> str:
     return str(error).partition("\n")[0][:LONGEST_REASON] or type(error).__name__
 
 
+def usual_column(names: Iterable[str], usual: tuple[str, ...]) -> str:
+    """The first usual column that is there; capitals, blanks, ``_`` and ``-`` do not count."""
+    known = {_loosely(name): name for name in reversed(list(names))}
+    return next((known[_loosely(one)] for one in usual if _loosely(one) in known), "")
+
+
+def _loosely(name: str) -> str:
+    return re.sub(r"[\s_\-]+", "", name).casefold()
+
+
+def plain_name(name: str) -> str:
+    """A user's name as it is told from others: one form of each character, no blanks around it."""
+    return unicodedata.normalize("NFC", name).strip()
+
+
+def is_value(text: str) -> bool:
+    """Whether a cell has a value, rather than what other programs write for none."""
+    return text.strip().casefold() not in _NO_VALUE
+
+
+def is_someone(text: str) -> bool:
+    """Whether a cell names a user, rather than that none is known."""
+    return text.strip().casefold() not in _NO_ONE
+
+
 def part_of(name: str) -> str:
-    """The part that a file or folder of this name is of: ``train``, ``test``, or its own name."""
-    for known in (TRAIN, TEST):
-        if name == known or name.startswith((f"{known}-", f"{known}_", f"{known}.")):
-            return known
-    return name
+    """The part that a record is of whose part is called so; its own name where no word is known."""
+    return known_part(name) or name
+
+
+def known_part(name: str) -> str:
+    """The part that a word of a name says: ``imagenet-train-000.tar``; empty for none."""
+    return next((_PARTS[word] for word in reversed(_words(name)) if word in _PARTS), "")
+
+
+def whole_part(name: str) -> str:
+    """The part that a folder is, of which the whole name says so: ``Training_set``, ``val2017``."""
+    words = [word for word in _words(name) if not word.isdecimal() and word not in _FILLERS]
+    return _PARTS.get(words[0], "") if len(words) == 1 else ""
+
+
+def is_filler(name: str) -> bool:
+    """Whether a folder's name says no more than that files are in it: ``images``."""
+    return all(word in _FILLERS for word in _words(name))
+
+
+def _words(name: str) -> list[str]:
+    return [word for word in _WORDS.split(name.casefold()) if word]
 
 
 def inside(root: Path, name: str, where: str) -> Path:

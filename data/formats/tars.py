@@ -17,7 +17,7 @@ from fedlens.data.formats.records import (
     SourceFormat,
     SourceRecord,
     UnusableRecord,
-    part_of,
+    known_part,
     reason,
 )
 from fedlens.data.formats.unpacking import BoundedReader, is_gzip
@@ -67,14 +67,14 @@ def _shard(shard: Path) -> Iterator[Found]:
 
 def _records(shard: Path, tar: tarfile.TarFile) -> Iterator[Found]:
     key, members = "", dict[str, bytes]()
-    part = part_of(shard.name)
+    part = known_part(shard.name)
     for member in tar:
         tar.members = []  # type: ignore[attr-defined] # else each one's head is kept
         if not member.isreg():
             continue
         folder, slash, name = member.name.rpartition("/")
-        stem, dot, ending = name.partition(".")
-        if not stem or not dot:
+        stem, ending = _key_and_ending(name)
+        if not stem or not ending:
             continue
         if (now := folder + slash + stem) != key:
             if members:
@@ -83,8 +83,23 @@ def _records(shard: Path, tar: tarfile.TarFile) -> Iterator[Found]:
         content = _content(tar, member, ending)
         if content is not None:
             members[f".{ending.lower()}"] = content
+        else:
+            why = f"a member .{ending[:20]}, which is not read"
+            yield UnusableRecord(f"{shard.name} {member.name[-200:]}", why, quiet=True)
     if members:
         yield _record(shard, key, members, part)
+
+
+def _key_and_ending(name: str) -> tuple[str, str]:
+    """A member's key and what follows its first dot; numbers between dots are of the key.
+
+    ``scan.2024.001.png`` is ``scan.2024.001`` and ``png``; ``one.seg.png`` is ``one``, ``seg.png``.
+    """
+    stem, _, ending = name.partition(".")
+    words = ending.split(".")
+    while len(words) > 1 and words[0].isdecimal():
+        stem, words = f"{stem}.{words[0]}", words[1:]
+    return stem, ".".join(words)
 
 
 def _content(tar: tarfile.TarFile, member: tarfile.TarInfo, ending: str) -> bytes | None:
@@ -130,7 +145,9 @@ def _is_shard(path: Path) -> bool:
 
 
 def _fits(path: Path) -> bool:
-    return _is_shard(path) if path.is_file() else any(_is_shard(one) for one in path.iterdir())
+    if path.is_file():
+        return _is_shard(path)
+    return any(_is_shard(one) for one in path.iterdir())
 
 
 WEBDATASET = DatasetSpec(

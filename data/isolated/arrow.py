@@ -163,8 +163,8 @@ def _is_text(kind: Any) -> bool:
 def _text(value: Any, feature: dict[str, Any] | None) -> str | None:
     """A value as text, that of a class by its name."""
     names = (feature or {}).get("names")
-    if isinstance(names, list) and isinstance(value, int) and 0 <= value < len(names):
-        return str(names[value])
+    if isinstance(names, list) and isinstance(value, int) and value < len(names):
+        return str(names[value]) if value >= 0 else None  # -1 stands for no label
     return str(value) if isinstance(value, str | int | float) else None
 
 

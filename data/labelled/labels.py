@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -59,7 +60,8 @@ def owner_number(name: str) -> int:
 
     Numbered in the order of their names, one owner less would give others another number.
     """
-    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") >> 1
+    plain = unicodedata.normalize("NFC", name).strip()
+    return int.from_bytes(hashlib.sha256(plain.encode()).digest()[:8], "big") >> 1
 
 
 def numbered(
@@ -146,7 +148,7 @@ def left_out(notes: list[str], names: Sequence[str], why: str, count: int | None
     total = len(names) if count is None else count
     if total:
         few = ", ".join(names[:SHOWN]) + (", ..." if total > SHOWN else "")
-        notes.append(f"{total} left out, {why}: {few}")
+        notes.append(f"{total} left out, {why}" + (f": {few}" if names else ""))
 
 
 def _utility(own: OwnRecords) -> tuple[tuple[str, ...], NDArray[np.int64]]:

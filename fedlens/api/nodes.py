@@ -31,10 +31,13 @@ class NodePreparation:
         user: column of the user; likewise.
         owner: ``one`` (all records are one person's) or ``each`` (each is a person's of its own),
             where no column says.
+        user_from_name: in place of a column, a regular expression that finds the user in a
+            picture's path: its first group, or all that it matches.
         image: column or array of the pictures.
         sensitive: column of the sensitive attribute; empty: the one of its name.
         mapped: names of classes here to agreed ones, or to ``-`` to leave them out.
-        whole: take in records of test parts too.
+        whole: take in records of validation and test parts too.
+        each_frame: take each frame or page of a picture; else the first.
         secret: file of the node's own secret, made where it is not there; by default
             ``OUT.secret`` beside the store. This and what follows count for a store alone.
         owners_secret: file of the secret that owners share; with it a list of fingerprints is
@@ -50,10 +53,12 @@ class NodePreparation:
     label: str = ""
     user: str = ""
     owner: str = ""
+    user_from_name: str = ""
     image: str = ""
     sensitive: str = ""
     mapped: Mapping[str, str] = field(default_factory=dict)
     whole: bool = False
+    each_frame: bool = False
     secret: Paths | None = None
     owners_secret: Paths | None = None
     without: Paths | None = None
@@ -77,9 +82,16 @@ class NodePreparation:
                 "leave it out"
             )
         return open_source(
-            path, self.format, label=self.label, user=self.user, owner=self.owner, image=self.image,
+            path,
+            self.format,
+            label=self.label,
+            user=self.user,
+            owner=self.owner,
+            image=self.image,
+            user_from_name=self.user_from_name,
+            each_frame=self.each_frame,
             needs_label=labelled,
-        )  # fmt: skip
+        )
 
     def under(self, contract: FederationContract, secret: bytes) -> Preparation:
         """What a preparation goes by, under a federation's contract and a node's secret.

@@ -108,6 +108,8 @@ def _add_source_flags(parser: argparse.ArgumentParser) -> None:
     add("--format", default="", metavar="NAME", help="of the source (default: by its files)")
     add("--label", default="", metavar="COLUMN", help="of the class (default: the usual one)")
     add("--user", default="", metavar="COLUMN", help="of the user (default: the usual one)")
+    add("--user-from-name", default="", metavar="REGEX",
+        help="find the user in a file's name, as in 'person(\\d+)'")  # fmt: skip
     add("--image", default="", metavar="COLUMN", help="of the pictures or their files")
     add("--sensitive", default="", metavar="COLUMN",
         help="of the sensitive attribute (default: the one of its name)")  # fmt: skip
@@ -118,7 +120,8 @@ def _add_source_flags(parser: argparse.ArgumentParser) -> None:
                        help="each record is a person's of its own")  # fmt: skip
     add("--map", action="append", default=[], dest="mapped", metavar="OWN=CLASS",
         help="which agreed class a label is, or - to leave it out; may be given often")  # fmt: skip
-    add("--whole", action="store_true", help="take in test parts of the source too")
+    add("--whole", action="store_true", help="take in validation and test parts too")
+    add("--each-frame", action="store_true", help="take each frame or page of a picture")
     add("--label-model", metavar="FILE",
         help="names records, where federation.toml says labels = \"model:SHA256\"")  # fmt: skip
 

@@ -152,12 +152,15 @@ def test_what_cannot_be_decoded_is_named_counted_and_left_out(folder, tmp_path):
     os.mkfifo(folder / "2.png")  # reading it would wait for ever
     report = made(folder, tmp_path / "store")
     assert report.records == 9
-    assert report.left_out == {"a picture that cannot be decoded": 3}
+    assert report.left_out == {
+        "no picture of a known kind, whatever its name says": 1,
+        "a picture that cannot be decoded": 1, "no plain file": 1,
+    }  # fmt: skip
     listed = (tmp_path / "store" / "left-out.csv").read_text().splitlines()
     assert [line.partition(" (")[0] for line in listed[1:]] == [
         f"manifest.csv line {line}" for line in (2, 3, 4)
     ]
-    assert any("left out, a picture that cannot be decoded: 3: manifest.csv line 2" in line
+    assert any("left out, a picture that cannot be decoded: 1: manifest.csv line 3" in line
                for line in report.lines())  # fmt: skip
 
 
@@ -166,7 +169,10 @@ def test_nothing_that_is_left_is_refused(folder, tmp_path):
         path.write_bytes(b"")
     with pytest.raises(PrepareError, match=r"no record is left.*12 left out"):
         made(folder, tmp_path / "store")
-    assert list(tmp_path.iterdir()) == [folder]
+    listed = tmp_path / "store.left-out.csv"
+    assert sorted(tmp_path.iterdir()) == [folder, listed]
+    assert stat.S_IMODE(listed.stat().st_mode) == 0o600
+    assert listed.read_text().count("an empty file") == 12
 
 
 def test_attributes_are_those_agreed(folder, tmp_path):

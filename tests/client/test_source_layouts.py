@@ -115,7 +115,7 @@ def test_celeba_with_people_and_parts(tmp_path):
 def test_medmnist(tmp_path, colour):
     found, labels = layouts.medmnist(tmp_path / "bloodmnist.npz", colour)
     records = sound(tmp_path / "bloodmnist.npz", needs_user=False)
-    order = {"train": 0, "val": 1, "test": 2}
+    order = {"train": 0, "validation": 1, "test": 2}
     records.sort(key=lambda one: order[one.part])
     assert [one.label for one in records] == labels
     same(records, found, 28)
@@ -277,8 +277,9 @@ def test_a_source_of_another_kind_is_refused_in_one_line(tmp_path):
     with pytest.raises(SourceError, match="is empty; put records into it"):
         open_source(tmp_path)
     (tmp_path / "notes.txt").write_text("nothing")
-    with pytest.raises(SourceError, match="name the format with --format"):
-        open_source(tmp_path)
+    for place in (tmp_path, tmp_path / "notes.txt"):
+        with pytest.raises(SourceError, match="name the format with --format"):
+            open_source(place)
     with pytest.raises(SourceError, match="does not exist"):
         open_source(tmp_path / "nowhere")
     with pytest.raises(ValueError, match="did you mean 'cifar10'"):

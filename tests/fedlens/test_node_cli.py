@@ -60,7 +60,10 @@ def test_faults_are_named_with_their_place_and_end_with_1(place, capsys):
     look = ("check", "pictures", "--federation", "federation.toml")
     status, out, err = node(capsys, *look, "--json")
     assert status == 1
-    assert err == "wrong: left out, a picture that cannot be decoded: 1: cat/ann/1.png\n"
+    assert (
+        err
+        == "wrong: left out, no picture of a known kind, whatever its name says: 1: cat/ann/1.png\n"
+    )
     assert json.loads(out.splitlines()[-1])["faults"]
     (place / "federation.toml").write_text(CONTRACT.replace('"dog"', '"horse"'))
     status, _, err = node(capsys, "check", "pictures", "--federation", "federation.toml")

@@ -100,7 +100,7 @@ def test_one_command_for_a_folder_from_records_to_released_ones(
     assert main(["privatizer", "curve", "--method", "cloak", *data, *quick, "--out", str(out)]) == 0
     printed = capsys.readouterr()
     said = [line for line in printed.err.splitlines() if "left out" in line]
-    assert len(said) == 1 and "1 left out, as no readable picture: 0.png" in said[0]
+    assert len(said) == 1 and "1 left out, no picture of a known kind" in said[0]
     (row,) = json.loads(printed.out.splitlines()[-1])["points"]
     assert row["utility_raw"] > 0.9 and row["reference"]["raw"]["logistic"]["mean"] > 0.9
     assert row["reference"]["prior"]["mean"] == pytest.approx(1 / 3)

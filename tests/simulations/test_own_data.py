@@ -74,8 +74,8 @@ def _disguised(root):
 
 
 def _deep(root):
-    Image.fromarray(np.zeros((28, 28), np.uint16)).save(root / "cat" / "00.png")
-    return "00.png: has pixels of kind I;16"
+    Image.new("LAB", (28, 28)).save(root / "cat" / "00.tif")
+    return "00.tif: has pixels of kind LAB"
 
 
 def _strange_test_class(root):

@@ -359,7 +359,7 @@ def test_an_absent_attribute_is_named(tmp_path: Path) -> None:
         load_private(f"celeba:{tmp_path},side=2")
     (tmp_path / "img_align_celeba" / "000002.jpg").write_bytes(b"torn")
     (torn,) = (note for note in load_private(f"celeba:{tmp_path}").notes if "left out" in note)
-    assert "1 left out, as no readable picture" in torn and "000002.jpg" in torn
+    assert "1 left out, no picture of a known kind" in torn and "000002.jpg" in torn
 
 
 def test_facescrub_layout(tmp_path: Path) -> None:
