@@ -12,11 +12,20 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 
 from fedlens.client.messages import LONGEST_NAME, Natural
 from fedlens.client.users.protocol import NodeDataError
 from fedlens.foundation.toml import parse_toml
+from fedlens.foundation.unlabelled import BY_MODEL, NONE, OWN, UNLABELLED
 from fedlens.models.shapes import SIDES, ImageShape
 
 MOST_CLASSES = 1000
@@ -90,7 +99,13 @@ class FederationContract(_Table):
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
     """The federation's name, which runs are stored under: letters, digits, ``.``, ``_``, ``-``."""
     classes: Annotated[Names, Field(min_length=1, max_length=MOST_CLASSES)]
-    """Names of the classes, in the order of their numbers."""
+    """Names of the classes, in the order of their numbers; left out with ``labels = "none"``."""
+    labels: Annotated[str, Field(pattern=r"^(own|none|model:[0-9a-f]{64})$")] = OWN
+    """What records are labelled by: ``own``, their owners' labels; ``none``, nothing; or
+    ``model:SHA256``, the label model of that digest, by which each owner's machine names them."""
+    least_confidence: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """With a label model: least probability of the name that it gives a record. Records that it is
+    less sure of are left out."""
     unit: Literal["user", "record"] = "user"
     """What is protected: whole users, with noise of the server's, or records, with the nodes'."""
     tasks: Names = ()
@@ -107,6 +122,31 @@ class FederationContract(_Table):
     declared: dict[Name, Annotated[Names, Field(min_length=1, max_length=100)]] = {}
     """``[declared]``: public attributes of users with their values, for slices."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _no_labels_have_no_classes(cls, tree: Any) -> Any:
+        if not isinstance(tree, dict) or tree.get("labels") != NONE:
+            return tree
+        if "classes" in tree:
+            raise ValueError("labels = 'none' has no classes: leave classes out")
+        return {**tree, "classes": [UNLABELLED]}
+
+    @model_validator(mode="after")
+    def _only_a_model_is_unsure(self) -> FederationContract:
+        if self.least_confidence and not self.label_model:
+            raise ValueError("least_confidence is of labels = 'model:SHA256' alone: leave it out")
+        return self
+
+    @property
+    def unlabelled(self) -> bool:
+        """Whether no record has a label; networks see one class, which is none."""
+        return self.labels == NONE
+
+    @property
+    def label_model(self) -> str:
+        """SHA-256 (hex) of the label model by which records are named; empty for none."""
+        return self.labels.removeprefix(BY_MODEL) if self.labels.startswith(BY_MODEL) else ""
+
     @property
     def shape(self) -> ImageShape:
         """Channels, height, width of an image."""
@@ -119,7 +159,8 @@ class FederationContract(_Table):
 
     def to_toml(self) -> str:
         """As TOML that `parse_contract` reads back equal."""
-        return _toml_of(self.model_dump(mode="json", exclude_none=True))
+        unsaid = {"classes"} if self.unlabelled else set()
+        return _toml_of(self.model_dump(mode="json", exclude_none=True, exclude=unsaid))
 
 
 def read_contract(path: Path) -> FederationContract:
@@ -165,6 +206,8 @@ def _wrong(found: Any) -> str:
     if found["type"] == "missing":
         return f"lacks {key}"
     said = str(found["msg"]).removeprefix("Value error, ")
+    if not key:
+        return said
     return f"{key} = {found['input']!r} cannot be used: {said[:1].lower()}{said[1:]}"
 
 

@@ -12,8 +12,9 @@ from fedlens.data.dataset import Dataset, DatasetError, build_dataset
 from fedlens.data.labelled.arrays import load_labelled_arrays
 from fedlens.data.mapped_arrays import is_mappable, map_array, packed_problem, unread
 from fedlens.data.spec import DatasetSpec
+from fedlens.foundation.unlabelled import UNLABELLED
 
-LABELS = ("train_labels", "test_labels")
+LABELS = {"train_labels": "train_images", "test_labels": "test_images"}
 REQUIRED = ("train_images", "train_labels", "test_images", "test_labels")
 SENSITIVE = ("train_sensitive", "test_sensitive")
 CLASSES = "classes"
@@ -25,15 +26,19 @@ MOST_CLASSES = 1000
 def load_npz(path: Path) -> Dataset:
     """Arrays train_images, train_labels, test_images, test_labels and some that need not be there.
 
-    These are user_ids and, both or none, train_sensitive and test_sensitive (the sensitive
-    attribute that a privatizer hides), and classes, their number: without it the highest label of
-    all records decides, which may be one person's. Images are uint8 [n, h, w] (grey) or [n, c, h,
-    w]; all else is whole numbers. Pickled objects in the file are refused.
+    These are both labels, without which no record has one; user_ids; both or none of
+    train_sensitive and test_sensitive (the attribute that a privatizer hides); and classes, their
+    number: without it the highest label of all records decides, which may be one person's. Images
+    are uint8 [n, h, w] (grey) or [n, c, h, w]; all else is whole numbers. Pickled objects in the
+    file are refused.
 
     Raises:
         DatasetError: when the file or an array is missing, damaged or of the wrong kind.
     """
     arrays = _read(path)
+    unlabelled = not set(LABELS) & set(arrays)
+    if unlabelled:
+        arrays |= {name: np.zeros(len(arrays[images]), np.int64) for name, images in LABELS.items()}
     declared = _declared(path, arrays.pop(CLASSES, None))
     labels = {key: _whole(path, key, arrays[key]) for key in arrays if not key.endswith("images")}
     found = int(max(labels[key].max(initial=0) for key in LABELS))
@@ -55,7 +60,7 @@ def load_npz(path: Path) -> Dataset:
         path,
         (_images(path, "train_images", arrays), labels["train_labels"]),
         (_images(path, "test_images", arrays), labels["test_labels"]),
-        class_names=[str(label) for label in range(highest + 1)],
+        class_names=[UNLABELLED] if unlabelled else [str(label) for label in range(highest + 1)],
         attribution=f"your own data, from {path.name}",
         user_ids=labels.get("user_ids"),
         sensitive=_sensitive(path, labels),
@@ -113,12 +118,13 @@ def _read(path: Path) -> dict[str, NDArray[np.generic]]:
     if not isinstance(archive, np.lib.npyio.NpzFile):
         raise DatasetError(f"{path}: holds a single array; write all arrays with numpy.savez")
     with archive:
-        if missing := [key for key in REQUIRED if key not in archive.files]:
+        needed = REQUIRED if set(LABELS) & set(archive.files) else tuple(LABELS.values())
+        if missing := [key for key in needed if key not in archive.files]:
             raise DatasetError(
                 f"{path}: lacks {', '.join(missing)}; it needs {', '.join(REQUIRED)}; archive:PATH "
                 "reads other names and kinds"
             )
-        wanted = [*REQUIRED, *(key for key in OPTIONAL if key in archive.files)]
+        wanted = [*needed, *(key for key in OPTIONAL if key in archive.files)]
         try:
             found = {key: _array(path, archive, key) for key in wanted}
         except Exception as error:  # as above

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from fedlens.data.mapped_arrays import blocks
 from fedlens.foundation.errors import FedlensError
+from fedlens.foundation.unlabelled import UNLABELLED
 from fedlens.models.shapes import ShapeError, check_shape
 
 Images = NDArray[np.uint8]
@@ -37,7 +38,7 @@ class Dataset:
         classes: number of classes.
         class_names: one name per class, for people to read.
         user_ids: int64 [n], the user each training image belongs to, or None.
-        digest: SHA-256, hex, over all arrays with their shapes and types.
+        digest: SHA-256, hex, over all arrays of the source with their shapes and types.
         attribution: whom to credit, under which licence.
         train_sensitive: int64 [n], sensitive attribute of each training image, or None.
         test_sensitive: int64 [m], the same of the test images.
@@ -55,6 +56,19 @@ class Dataset:
     attribution: str
     train_sensitive: Labels | None = None
     test_sensitive: Labels | None = None
+
+    def without_labels(self) -> Dataset:
+        """The same images, of which nobody has said what they are.
+
+        Networks are built for at least one class, so all are of one, which is none.
+        """
+        return replace(
+            self,
+            train_labels=_freeze(np.zeros_like(self.train_labels)),
+            test_labels=_freeze(np.zeros_like(self.test_labels)),
+            classes=1,
+            class_names=(UNLABELLED,),
+        )
 
     @property
     def shape(self) -> tuple[int, int, int]:

@@ -14,6 +14,7 @@ from fedlens.data.formats.records import SourceFormat
 from fedlens.data.spec import DatasetSpec
 from fedlens.foundation.errors import WrongUse
 from fedlens.foundation.registry import Registry
+from fedlens.foundation.unlabelled import UNLABELLED
 
 __all__ = ["DATASETS", "Dataset", "DatasetError", "format_of", "load", "spec_of"]
 
@@ -32,6 +33,7 @@ _FORMATS = {
     "leaf": "fedlens.data.formats.leaf:LEAF",
     "dicom": "fedlens.data.formats.dicom:DICOM",
     "tree": "fedlens.data.formats.folders:TREE",
+    "pictures": "fedlens.data.formats.folders:PICTURES",
 }
 """Records, in the order in which a path is asked whether it is one: the first that fits."""
 _OTHERS = {
@@ -97,13 +99,14 @@ def format_of(name: str) -> SourceFormat:
     return found
 
 
-def load(name: str, data_dir: Path | str | None = None) -> Dataset:
+def load(name: str, data_dir: Path | str | None = None, *, labelled: bool = True) -> Dataset:
     """Load a data set by name.
 
     Args:
         name: one of ``DATASETS``, such as ``embedded``, ``mnist`` or ``npz:PATH``.
         data_dir: folder with the files of ``mnist`` or ``fashion-mnist``; when given, no other
             place is looked into. Data sets that are named with a path do not read it.
+        labelled: whether records need labels; else they have none, whatever the source has.
 
     Raises:
         DatasetError: on an unknown name, and on data that is missing or damaged.
@@ -119,7 +122,10 @@ def load(name: str, data_dir: Path | str | None = None) -> Dataset:
     if colon and not spec.needs_path:
         raise DatasetError(f"data set {name!r}: nothing may follow {kind}")
     if spec.load is None:
-        found = load_records(kind, path)
+        found = load_records(kind, path, labelled=labelled)
     else:
         found = spec.load(path, None if data_dir is None else Path(data_dir))
-    return found if found.name.partition(":")[0] == kind else replace(found, name=kind)
+    found = found if found.name.partition(":")[0] == kind else replace(found, name=kind)
+    if labelled and found.class_names == (UNLABELLED,):
+        raise DatasetError(f"{name}: its records have no labels; set data.labels = 'none'")
+    return found if labelled else found.without_labels()

@@ -26,6 +26,7 @@ from fedlens.diagnosis.model import LinearModel
 from fedlens.diagnosis.reference import Reference
 from fedlens.diagnosis.report import Alternative, Diagnosis, FoundFault, Omnibus, ReferenceFit
 from fedlens.diagnosis.surprises import UNNAMED
+from fedlens.models.probes.asking import parse_probe
 from fedlens.server.round.releases import ArchivedRelease
 
 # In which classes a fault shows.
@@ -47,12 +48,14 @@ class Where:
 def classes_of(inquiry: Inquiry, place: int) -> Where:
     """The classes in which a fault shows; all, where the classes do not differ.
 
+    None of data without labels.
+
     Each class's own share is estimated. Where they differ by more than chance, the fault is taken
     to be in the classes whose share is well above zero, or may be as large as in those.
     """
     one, count = inquiry.hypotheses[place], inquiry.classes
-    everywhere = Where(place, one.variant.chosen or tuple(range(count)))
-    if one.fault.kind == "label" or one.fault.takes != "any":
+    everywhere = Where(place, one.variant.chosen or tuple(range(count)) * (count > 1))
+    if one.fault.kind == "label" or one.fault.takes != "any" or count < 2:
         return everywhere
     first = len(inquiry.hypotheses)
     inquiry.add([one.of_class(number) for number in range(count)])
@@ -207,6 +210,9 @@ def _finding(
 ) -> FoundFault:
     amount = one.variant.amount if one.fault.measure else None
     share = min(1.0, max(0.0, float(share)))
+    question = one.fault.question(amount, classes, total)
+    if total < 2 and question and parse_probe(question).about_labels:
+        question = ""
     return FoundFault(
         one.fault.name,
         one.said,
@@ -216,7 +222,7 @@ def _finding(
         q,
         classes,
         alternatives,
-        one.fault.question(amount, classes, total),
+        question,
         one.fault.otherwise,
     )
 

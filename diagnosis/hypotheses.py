@@ -50,10 +50,13 @@ class Hypothesis:
 
 
 def library(shape: ImageShape, classes: int) -> list[Hypothesis]:
-    """All hypotheses that data of such a kind can show."""
+    """All hypotheses that data of such a kind can show.
+
+    Where records have no labels, or all the same one, that is none about labels.
+    """
     return [
         Hypothesis(fault, variant)
         for fault in FAULTS.values()
-        if shape[0] > 1 or not fault.colours
+        if (shape[0] > 1 or not fault.colours) and (classes > 1 or not fault.needs_labels)
         for variant in fault.variants(classes)
     ]

@@ -46,8 +46,8 @@ class Reference:
         """
         if self.shape != shape or self.classes != classes:
             raise WrongUse(
-                f"reference {self.name!r} has {self.classes} classes of images "
-                f"{self.shape}, the run {classes} of {shape}: take data of the same kind"
+                f"reference {self.name!r} has {_classes(self.classes)} of images {self.shape}, the "
+                f"run {_classes(classes)} of {shape}: take data of the same kind"
             )
 
     def dealt(self, records: int) -> Tensor:
@@ -66,6 +66,10 @@ class Reference:
             )
         order = np.random.default_rng(_DEAL).permutation(len(self.labels))
         return torch.from_numpy(order[: users * records]).view(users, records)
+
+
+def _classes(number: int) -> str:
+    return f"{number} classes" if number > 1 else "no classes"
 
 
 def like_all(

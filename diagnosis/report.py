@@ -38,7 +38,8 @@ class FoundFault:
     q_value: float
     """False discovery rate over the library at which it was taken up."""
     classes: tuple[int, ...]
-    """Where it shows; all classes where none can be told from the others."""
+    """Where it shows; all classes where none can be told from the others, and none of data without
+    labels."""
     alternatives: tuple[Alternative, ...] = ()
     """What else of the library would explain it, likeliest first; what is hardly likely is left
     out."""

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from fedlens.api.backups import backup, restore
     from fedlens.api.budgets import Budget, Calibration, budget, calibrate
     from fedlens.api.diagnoses import diagnose, hints, power
+    from fedlens.api.label_curves import write_label_model
     from fedlens.api.nodes import NodePreparation, check_node, prepare_node
     from fedlens.api.presets import preset_names
     from fedlens.api.probes import ProbeAnswer, probe, probe_price
@@ -73,6 +74,7 @@ __all__ = [
     "restore",
     "resume",
     "simulate",
+    "write_label_model",
 ]
 
 _PLACES = {
@@ -100,6 +102,7 @@ _PLACES = {
     "Samples": "samples",
     "resume": "simulations",
     "simulate": "simulations",
+    "write_label_model": "label_curves",
 }
 
 stay_offline()

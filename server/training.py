@@ -19,6 +19,7 @@ from fedlens.server.federation.enrolment import enrol
 from fedlens.server.federation.membership import Membership, UserRegistry, registry_of
 from fedlens.server.generation.compute import generator_way
 from fedlens.server.learning.forecast import expectation
+from fedlens.server.learning.label_models import check_names, naming_cost
 from fedlens.server.learning.learner import Learner
 from fedlens.server.learning.pretrained_filter import pretrained_filter
 from fedlens.server.ledger.population import check_room
@@ -84,8 +85,8 @@ def train(
 
     Raises:
         ConfigError: the schedule has several tasks and passes its own budget; no node was asked;
-            or the annotator keeps more components than there are features, or the filter or
-            the split's model that is given cannot be used.
+            or the annotator keeps more components than there are features, or the filter,
+            label model or split's model that is given cannot be used.
         ShapeError: no network is built for images of the nodes' shape.
         EnrolmentError: the nodes are not the declared federation, or too few of it.
         QuorumMissing: too few nodes stayed; the run can go on once they are back.
@@ -156,7 +157,8 @@ class _Parts:
         federation = membership.federation
         pretrained = pretrained_filter(config, federation.shape, directory)
         side = private_split(config, federation.shape, federation.classes, directory)
-        given = pretrained or side
+        check_names(config, federation.shape, federation.classes)
+        given = pretrained or side or naming_cost(config, directory)
         learner = Learner(config, federation, None if pretrained is None else pretrained.vector)
         ledger = RunLedger(
             config,

@@ -16,7 +16,6 @@ from fedlens.accountant.wording import shown
 from fedlens.data.registry import spec_of
 from fedlens.foundation.json_values import json_value
 from fedlens.foundation.profile import timed
-from fedlens.models.shapes import from_pixels
 from fedlens.server.config.tree import Config
 from fedlens.server.generation.compute import training_threads, usable_cores
 from fedlens.server.learning.builds_on import with_cost
@@ -27,6 +26,7 @@ from fedlens.server.round.status import OnProgress
 from fedlens.server.run.directory import RunDirectory, RunDirectoryError
 from fedlens.server.training import Outcome, train
 from fedlens.simulations.federation.apps import client_app, simulated_federation
+from fedlens.simulations.federation.labels import real_test_set
 from fedlens.simulations.plots.run import contact_sheet, plot_run
 from fedlens.simulations.run_artifacts import (
     as_devices_send,
@@ -159,7 +159,8 @@ def simulate(
         if outcome.rounds:
             plots = draw_plots(store, directory, outcome.run_id)
         own = taught = None
-        if student and "curated" in batches and not config.privatizer.conditioned:
+        measured = student and is_measurable(config)
+        if measured and "curated" in batches and not config.privatizer.conditioned:
             own = measure_student(config, directory).accuracy
             taught = own
             sampler = kept_sampler(directory)
@@ -287,7 +288,7 @@ def measure_taught_student(
             f"the annotator of {directory.path} cannot label its samples: it reads pairs of class "
             f"and sensitive value; {fix}"
         )
-    real, truth, _ = _real_test_set(config)
+    real, truth, _ = _labelled_test_set(config)
     return taught_student(
         sampler,
         as_devices_send(directory, real, config.seed + STUDENT_SEED),
@@ -305,17 +306,42 @@ def tested_student(
 ) -> StudentResult:
     """A student of images in [-1, 1] with classes, tested on real images as devices send them."""
     torch.set_num_threads(training_threads(config))
-    real, truth, classes = _real_test_set(config)
+    real, truth, classes = _labelled_test_set(config)
     sent = as_devices_send(directory, real, config.seed + STUDENT_SEED)
     return train_student(
         images, labels, sent, truth, classes=classes, epochs=epochs, seed=config.seed
     )
 
 
-def _real_test_set(config: Config) -> tuple[Tensor, Tensor, int]:
+def is_measurable(config: Config) -> bool:
+    """Whether real test images have labels under the names that the run's samples have."""
+    return not config.data.unlabelled and _real_test_set(config) is not None
+
+
+def _real_test_set(config: Config) -> tuple[Tensor, Tensor] | None:
     dataset, _ = simulated_federation(config.data, config.seed)
-    real = from_pixels(dataset.test_images)
-    return real, torch.from_numpy(dataset.test_labels.copy()), dataset.classes
+    return real_test_set(config.data, dataset.class_names)
+
+
+def _labelled_test_set(config: Config) -> tuple[Tensor, Tensor, int]:
+    found = None if config.data.unlabelled else _real_test_set(config)
+    if found is None:
+        raise RunDirectoryError(
+            f"data.labels = {config.data.labels!r}: the samples have no names, or other ones than "
+            "the test images: train a student on what people said of them, with --project"
+        )
+    return *found, simulated_federation(config.data, config.seed)[0].classes
+
+
+def describe_labels(config: Config) -> str:
+    """In words, what records are labelled by where it is not by their own labels, else nothing."""
+    if config.data.unlabelled:
+        return "records have no labels: samples are unlabelled, and what needs labels is left out"
+    if config.data.label_model:
+        sure = config.data.least_confidence
+        left = f"; those it is less than {sure:.0%} sure of take no part" if sure else ""
+        return f"devices name their records by {Path(config.data.label_model).name}{left}"
+    return ""
 
 
 def what_to_expect(config: Config) -> str:

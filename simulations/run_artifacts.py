@@ -29,7 +29,16 @@ from fedlens.server.learning.privatizer import filter_task_of, kept_filter_weigh
 from fedlens.server.learning.unguided import faithful_sampler
 from fedlens.server.run.arrays import within
 from fedlens.server.run.directory import RunDirectory, RunDirectoryError, load_generator
-from fedlens.store import Purpose, SampleFilter, Store, StoredBatch, StoredLabel, decode_png
+from fedlens.simulations.students.people import LabelledSet
+from fedlens.store import (
+    Purpose,
+    SampleFilter,
+    Store,
+    StoredBatch,
+    StoredLabel,
+    StoredSample,
+    decode_png,
+)
 
 
 def kept_sampler(
@@ -155,12 +164,21 @@ def last_batch(
 def stored_samples(
     store: Store, wanted: SampleFilter, limit: int = 100_000
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Images uint8 [n, c, h, w] and requested classes int64 [n] from the store."""
+    """Images uint8 [n, c, h, w] and requested classes int64 [n] from the store.
+
+    The class of samples that are unlabelled is -1.
+    """
     found = store.samples(wanted, 0, limit)
     if not found:
         raise RunDirectoryError("the store holds no samples of this kind")
     images = np.stack([decode_png(sample.png) for sample in found])
-    return images, np.array([sample.requested_class for sample in found])
+    return images, requested_numbers(found)
+
+
+def requested_numbers(samples: Sequence[StoredSample]) -> NDArray[np.int64]:
+    """The class that each was requested for, int64 [n]; -1 where it is unlabelled."""
+    asked = [one.requested_class for one in samples]
+    return np.array([-1 if number is None else number for number in asked], np.int64)
 
 
 def run_id_of(directory: RunDirectory) -> str:
@@ -208,6 +226,16 @@ def labelled_samples(store: Store, project_id: int) -> tuple[Tensor, Tensor]:
         return torch.zeros(0), torch.zeros(0, dtype=torch.int64)
     pixels = [decode_png(store.sample(sample).png) for sample, _ in found]
     return from_pixels(np.stack(pixels)), torch.tensor([class_ for _, class_ in found])
+
+
+def labelled_set(store: Store, project_id: int) -> LabelledSet:
+    """The same as `labelled_samples`, classes numbered as the project's class labels stand."""
+    labels = store.labels(project_id)
+    numbers, (images, classes) = class_numbers(labels), labelled_samples(store, project_id)
+    place = {number: place for place, number in enumerate(numbers.values())}
+    names = tuple(label.name for label in labels if label.label_id in numbers)
+    places = torch.tensor([place[number] for number in classes.tolist()], dtype=torch.int64)
+    return LabelledSet(images, places, names)
 
 
 def class_numbers(labels: Sequence[StoredLabel]) -> dict[int | None, int]:

@@ -244,8 +244,8 @@ class SampleRecord:
 
     position: int
     """Place in the batch, from 0."""
-    requested_class: int
-    """Class the generator was asked for."""
+    requested_class: int | None
+    """Class the generator was asked for; None where the data have no labels."""
     png: bytes
     """Grey or RGB PNG of 8 bits a channel, with nothing but pixels in it."""
     sha256: str
@@ -255,7 +255,9 @@ class SampleRecord:
     judge the image."""
 
     def __post_init__(self) -> None:
-        check_whole(self, "position", "requested_class")
+        check_whole(self, "position")
+        if self.requested_class is not None:
+            check_whole(self, "requested_class")
         agreed = self.agreement
         if agreed is not None:
             require(0 <= agreed <= 1, "agreement", agreed, "give a probability, or None")
@@ -265,7 +267,7 @@ class SampleRecord:
         cls,
         *,
         position: int,
-        requested_class: int,
+        requested_class: int | None,
         pixels: NDArray[np.uint8],
         agreement: float | None = None,
     ) -> Self:
@@ -273,7 +275,7 @@ class SampleRecord:
 
         Args:
             position: place in the batch, from 0.
-            requested_class: class the generator was asked for.
+            requested_class: class the generator was asked for; None where there are none.
             pixels: uint8 [channels, height, width], 1 or 3 channels, 0 to 255.
             agreement: the annotator's probability of that class, where there is one.
 

@@ -50,7 +50,7 @@ class FinalLabel:
     """What a sample counts as, once decided or outvoted."""
 
     sample_id: int
-    requested_class: int
+    requested_class: int | None
     label_id: int | None
     """``None``: no label has a majority, or it was left out."""
     answers: int
@@ -199,7 +199,7 @@ class ReviewMethods(QueueMethods):
 
     def label_table(
         self, project_id: int, *, control: bool = False
-    ) -> dict[tuple[int, int | None], int]:
+    ) -> dict[tuple[int | None, int | None], int]:
         """How many answered samples of each requested class count as each label.
 
         Args:

@@ -23,7 +23,7 @@ Bayesian DP epsilon {bdp_corrected} at delta {delta_bdp}, for people like those 
 {guarantee}
 
 samples.csv has a line for each image of images/: its requested class, and the probability of that
-class by the run's private annotator (agreement), where it has one.
+class by the run's private annotator (agreement), where it has one. Unlabelled samples have neither.
 """
 
 

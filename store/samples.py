@@ -284,7 +284,7 @@ class SampleMethods(Transactions):
         return [found[one] for one in sample_ids if one in found]
 
     def requested_classes(self, run_id: str) -> list[int]:
-        """The classes that a run's samples were requested for, in order."""
+        """The classes that a run's samples were requested for, in order; none of unlabelled."""
         with self._reading() as session:
             require_run(session, run_id)
             return list(session.scalars(_classes(run_id)))

@@ -239,7 +239,7 @@ class SampleTable(Base):
     sample_id: Mapped[int] = mapped_column(primary_key=True)
     batch_id: Mapped[int] = mapped_column(ForeignKey("batches.batch_id"))
     position: Mapped[int]
-    requested_class: Mapped[int]
+    requested_class: Mapped[int | None]
     png: Mapped[bytes] = mapped_column(LargeBinary)
     sha256: Mapped[str] = mapped_column(index=True)
     agreement: Mapped[float | None]

@@ -76,7 +76,7 @@ class TaskTable(Base):
     """Of the random share, which no order of interest has chosen."""
     disputed: Mapped[bool]
     """Whether labels in force differ."""
-    requested_class: Mapped[int]
+    requested_class: Mapped[int | None]
     """The sample's, here too: a table of a million samples is counted without their pictures."""
     final_label_id: Mapped[int | None] = mapped_column(ForeignKey("labels.label_id"))
     """What the sample counts as: a reviewer's decision, or else the majority's label, if any."""

@@ -21,7 +21,7 @@ DISPUTED_LANE, PLAIN_LANE = 0, 1
 _PRIME = 2**31 - 1
 _INSERTED_AT_ONCE = 5000
 
-_Row = Row[int, float | None, int]
+_Row = Row[int, float | None, int | None]
 
 
 def in_scope(project: ProjectTable) -> tuple[ColumnElement[bool], ...]:
@@ -112,7 +112,7 @@ def shuffled(project: ProjectTable, sample_id: int) -> int:
 
 
 def _ranked(
-    project: ProjectTable, rows: Sequence[Row[int, float | None, int]]
+    project: ProjectTable, rows: Sequence[Row[int, float | None, int | None]]
 ) -> list[dict[str, Any]]:
     ids = [row[0] for row in rows]
     control: set[int] = set()

@@ -26,12 +26,15 @@ from fedlens.client.preparing.identities import (
 from fedlens.client.preparing.labels import AgreedNames
 from fedlens.client.preparing.report import Looks
 from fedlens.data.formats.decoding import pixels_of
+from fedlens.data.formats.folders import PICTURES
 from fedlens.data.formats.formats import LabelledRecord, RecordSource
 from fedlens.data.formats.label_names import LEAVE_OUT, SEVERAL
 from fedlens.data.formats.left_out import EXAMPLES, LeftOut, digest_of, note_copies
 from fedlens.data.formats.records import TRAIN, SourceError, UnusableRecord, plain_name
 from fedlens.data.labelled.pictures import OversizedPictureError, UnreadablePictureError
 from fedlens.foundation.errors import FedlensError, WrongUse
+from fedlens.foundation.unlabelled import OWN
+from fedlens.models.label_models import LabelModel
 
 FINGERPRINTS = "fingerprints.bin"
 NO_VALUE = -1
@@ -56,6 +59,7 @@ class Preparation:
         owners_secret: the one that owners share, for fingerprints; None for none.
         without: another node's fingerprints, whose users are left out.
         roster: names of users who are enrolled, those without records too; None: who has some.
+        label_model: names records where the contract says so; None where it does not.
     """
 
     contract: FederationContract
@@ -66,6 +70,32 @@ class Preparation:
     owners_secret: bytes | None = None
     without: Path | None = None
     roster: Path | None = None
+    label_model: LabelModel | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse another label model than the owners agreed on, and names that it has no use for.
+
+        Raises:
+            WrongUse: naming the flag.
+        """
+        contract, model = self.contract, self.label_model
+        given = "" if model is None else model.digest
+        if given != contract.label_model:
+            agreed = contract.label_model[:12]
+            fix = f"name the file whose SHA-256 begins with {agreed}" if agreed else "leave it out"
+            raise WrongUse(
+                f"--label-model: federation.toml says labels = {contract.labels!r}; {fix}"
+            )
+        if model is not None and model.class_names != contract.classes:
+            raise WrongUse(
+                f"--label-model: it names {', '.join(model.class_names[:20])}, and the agreed "
+                f"classes are {', '.join(contract.classes[:20])}: agree on its names, in its order"
+            )
+        if self.mapped and contract.labels != OWN:
+            raise WrongUse(
+                f"--map: federation.toml says labels = {contract.labels!r}, so your own labels are "
+                "not read; leave it out"
+            )
 
 
 class Intake:
@@ -97,7 +127,10 @@ class Intake:
     @property
     def notes(self) -> list[str]:
         """What the owner should know beside numbers."""
-        found = [
+        found = []
+        if self._source.format is PICTURES.format and not self._source.owner:
+            found = ["users are the folders: --format tree if these are classes instead"]
+        found += [
             f"no column {name!r}: users have no value of this public attribute"
             for name in sorted(self._missing)
         ]
@@ -147,6 +180,8 @@ class Intake:
                 self._take(found)
 
     def _take(self, found: LabelledRecord) -> None:
+        if self._wanted.contract.labels != OWN:
+            return self._take_labelled(found, 0)
         try:
             label = self._agreed.number(found.label)
         except KeyError:
@@ -176,6 +211,12 @@ class Intake:
             )
         except (UnreadablePictureError, OversizedPictureError) as error:
             return self.tally.leave(found.where, error.why)
+        if self._wanted.label_model is not None:
+            named, sure = self._wanted.label_model.name(pixels[None])  # one by one: see `name`
+            label = int(named[0])
+            if sure[0] < contract.least_confidence:
+                why = "the label model is not sure enough"
+                return self.tally.leave(found.where, why, True)
         for what in noticed:
             self.tally.notice(found.where, what)
         self._digests.append(digest_of(pixels, noticed))

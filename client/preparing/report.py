@@ -18,6 +18,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from fedlens.client.node.store import LEFT_OUT, LOOKS, open_store
 from fedlens.data.formats.left_out import EXAMPLES
+from fedlens.foundation.unlabelled import UNLABELLED
 from fedlens.models.shapes import ImageShape
 
 ROWS = 65_536
@@ -37,7 +38,7 @@ class NodeReport:
         records: that it holds.
         users: enrolled.
         shape: channels, height, width of an image.
-        classes: records by class.
+        classes: records by class; empty where they have no labels.
         held: records a user holds: least, median, most.
         left_out: records that were left out, by why.
         examples: where the first few of them stand, by why.
@@ -78,7 +79,9 @@ class NodeReport:
         found = [
             f"{self.records} records of {self.users} users, {side} x {side} {colour}; a user holds "
             f"{least} to {most}, half of them at most {median}",
-            "records by class: " + ", ".join(f"{k} {n}" for k, n in self.classes.items()),
+            "records by class: " + ", ".join(f"{k} {n}" for k, n in self.classes.items())
+            if self.classes
+            else f"records are {UNLABELLED}",
         ]
         found += [self._left_out(why) for why in self.left_out]
         if self.users == 1 and self.records > 1:
@@ -115,7 +118,11 @@ def report_on(
         records=store.facts.records,
         users=store.facts.users,
         shape=store.contract.shape,
-        classes={name: int(count) for name, count in zip(names, counts, strict=True)},
+        classes={
+            name: int(count)
+            for name, count in zip(names, counts, strict=True)
+            if not store.contract.unlabelled
+        },
         held=(int(held.min()), int(np.median(held)), int(held.max())),
         left_out=dict(left_out or {}),
         examples={why: list(where) for why, where in (examples or {}).items()},
@@ -138,16 +145,22 @@ def _listed(path: Path) -> tuple[Counter[str], dict[str, list[str]]]:
 
 
 class Looks:
-    """A sheet of the first pictures of each class beside its name, as the federation has them."""
+    """A sheet of the first pictures of each class beside its name, as the federation has them.
+
+    Of unlabelled ones as many rows as fill a square, without names.
+    """
 
     def __init__(self, classes: Sequence[str], shape: ImageShape) -> None:
-        self._names = list(classes[:MOST_CLASSES])
-        self._rows = len(self._names)
+        self._unlabelled = tuple(classes) == (UNLABELLED,)
+        self._names = [] if self._unlabelled else list(classes[:MOST_CLASSES])
+        self._rows = EACH if self._unlabelled else len(self._names)
         self._shape = shape
         self._kept: dict[int, list[NDArray[np.uint8]]] = {}
 
     def add(self, label: int, pixels: NDArray[np.uint8]) -> None:
         """Keep a picture uint8 [channels, side, side], if its class has room."""
+        if self._unlabelled:
+            label = next((row for row in range(EACH) if len(self._kept.get(row, ())) < EACH), EACH)
         if label < self._rows and len(self._kept.setdefault(label, [])) < EACH:
             self._kept[label].append(pixels)
 
@@ -162,7 +175,8 @@ class Looks:
                 top, left = label * side, place * side
                 sheet[top : top + side - GAP, left : left + side - GAP] = large
         file = io.BytesIO()
-        _beside(self._names, Image.fromarray(sheet), side).save(file, "PNG")
+        drawn = Image.fromarray(sheet)
+        (_beside(self._names, drawn, side) if self._names else drawn).save(file, "PNG")
         return file.getvalue()
 
 

@@ -13,6 +13,7 @@ from fedlens.dashboard.widgets.display import put_card
 from fedlens.dashboard.widgets.markup import picture, tag, text
 from fedlens.diagnosis.probe_offers import ProbeOffer, probe_offer
 from fedlens.foundation.errors import FedlensError
+from fedlens.foundation.unlabelled import UNLABELLED
 from fedlens.store import RunRecord
 
 
@@ -99,7 +100,9 @@ def describe_certainty(finding: DiagnosedFault) -> str:
 
 
 def describe_classes(finding: DiagnosedFault, classes: int) -> str:
-    """In which classes a finding shows."""
+    """In which classes a finding shows; ``classes`` is 0 of data without labels."""
+    if classes < 2:
+        return "All records alike"
     if not finding.classes or len(finding.classes) >= classes:
         return "All classes alike"
     return "Only in class " + ", ".join(map(str, finding.classes))
@@ -265,9 +268,11 @@ def _pair(one: dict[str, str]) -> str:
     before, after = one.get("label", ""), one.get("named", "")
     same = before == after
     caption = f"class {before}" if same else f"class {before}, called {after}"
+    caption = caption if before else UNLABELLED
+    alike = f"the same with the fault: {after}".removesuffix(": ")
     return (
-        f'<figure><div class="row">{picture(one.get("before", ""), f"sample of class {before}")}'
-        f"<span>→</span>{picture(one.get('after', ''), f'the same with the fault: {after}')}</div>"
+        f'<figure><div class="row">{picture(one.get("before", ""), f"sample: {caption}")}'
+        f"<span>→</span>{picture(one.get('after', ''), alike)}</div>"
         f"<figcaption>{text(caption)}</figcaption></figure>"
     )
 

@@ -87,7 +87,7 @@ class EvidenceSample:
     """A sample that was kept as evidence."""
 
     sample_id: int
-    requested_class: int
+    requested_class: int | None
     sha256: str
     sample: StoredSample | None
     """It; ``None`` where the store no longer has exactly these pixels."""

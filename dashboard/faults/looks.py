@@ -34,7 +34,7 @@ def pictures(finding: dict[str, Any], asked: dict[str, Any]) -> list[dict[str, s
         return []
     fault: Fault = FAULTS[finding["fault"]]
     chosen = tuple(finding["classes"])
-    every = len(chosen) == asked["classes"]
+    every = len(chosen) in (0, asked["classes"])
     shown = [one for one in asked["samples"] if every or one["label"] in chosen][: asked["most"]]
     if not shown:
         return []
@@ -49,8 +49,8 @@ def pictures(finding: dict[str, Any], asked: dict[str, Any]) -> list[dict[str, s
         {
             "before": one["png"],
             "after": _base64(after[place]),
-            "label": str(one["label"]),
-            "named": str(int(named[place])),
+            "label": str(one["label"]) if asked["classes"] > 1 else "",
+            "named": str(int(named[place])) if asked["classes"] > 1 else "",
         }
         for place, one in enumerate(shown)
     ]

@@ -150,7 +150,7 @@ def ask(run: RunRecord, question: Question) -> DiagnosisJob:
     """Have a question answered in the background."""
     classes = classes_of(run.run_id)
     shown = load_examples(store(), run.run_id, classes)
-    return diagnoses().ask(question, shown, max(classes, default=-1) + 1)
+    return diagnoses().ask(question, shown, max(classes, default=0) + 1)
 
 
 def look(run: RunRecord) -> DiagnosisAnswer | None:

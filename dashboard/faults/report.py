@@ -22,6 +22,7 @@ from fedlens.dashboard.summary.privacy import (
     epsilon_text,
 )
 from fedlens.dashboard.widgets.markup import card, picture, tag, text
+from fedlens.foundation.unlabelled import requested_words
 from fedlens.store import FindingEntry, FindingStatus, RunRecord, Store, StoredFinding
 
 STATUS: Mapping[FindingStatus, tuple[str, str]] = {
@@ -116,7 +117,7 @@ def _kinds(shown: Sequence[EvidenceSample]) -> str:
 
 def _sample(one: EvidenceSample) -> str:
     kind = "" if one.sample is None else f", {one.sample.purpose}"
-    name = f"no. {one.sample_id}, class {one.requested_class}{kind}"
+    name = f"no. {one.sample_id}, {requested_words(one.requested_class)}{kind}"
     if one.sample is None:
         shown = '<span class="quiet">no longer in the store</span>'
     else:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from fedlens.foundation.unlabelled import UNLABELLED
 from fedlens.store import AnnotatorRecord, GivenAnswer, StoredLabel
 from fedlens.store.agreement import Agreement, alpha_with_interval, share_interval
 from fedlens.store.reviews import label_counts, pairwise_kappas
@@ -61,20 +62,31 @@ def annotator_rows(records: Sequence[AnnotatorRecord]) -> list[dict[str, object]
     ]
 
 
-def class_rows(
-    counts: Mapping[tuple[int, int | None], int], labels: Sequence[StoredLabel]
-) -> list[dict[str, object]]:
-    """How many samples of each requested class count as each label."""
+Counts = Mapping[tuple[int | None, int | None], int]
+"""Samples by requested class (None: unlabelled) and by the label that they count as."""
+
+
+def title_of(counts: Counts) -> str:
+    """What the table of `class_rows` is called."""
+    labelled = any(requested is not None for requested, _ in counts)
+    return "Label by requested class" if labelled else "Labels of unlabelled samples"
+
+
+def class_rows(counts: Counts, labels: Sequence[StoredLabel]) -> list[dict[str, object]]:
+    """How many samples of each requested class, or of unlabelled ones, count as each label."""
     rows = []
-    for requested in sorted({requested for requested, _ in counts}):
-        row: dict[str, object] = {"Requested class": str(requested)}
+    found = {requested for requested, _ in counts}
+    for requested in sorted(found, key=lambda one: -1 if one is None else one):
+        row: dict[str, object] = {"Samples": UNLABELLED}
+        if requested is not None:
+            row = {"Requested class": str(requested)}
         row |= {label.name: counts.get((requested, label.label_id), 0) for label in labels}
         rows.append(row | {"no label": counts.get((requested, None), 0)})
     return rows
 
 
 def count_share(
-    counts: Mapping[tuple[int, int | None], int], labels: Sequence[StoredLabel], kind: str
+    counts: Counts, labels: Sequence[StoredLabel], kind: str
 ) -> tuple[int, int, float, float]:
     """Hits, samples with a label, and the interval of the share of labels of a kind."""
     wanted = {one.label_id for one in labels if one.kind == kind}

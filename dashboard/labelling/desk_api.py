@@ -129,7 +129,7 @@ def _served(desk: Desk, project: StoredProject) -> dict[str, Any]:
 
 def _shown(sample: StoredSample, project: StoredProject) -> dict[str, Any]:
     shown: dict[str, Any] = {"id": sample.sample_id, "png": base64_text(sample.png)}
-    if not project.blind:
+    if not project.blind and sample.requested_class is not None:
         shown["hint"] = f"requested as class {sample.requested_class}"
     return shown
 

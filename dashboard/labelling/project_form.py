@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, get_args
 
@@ -25,6 +27,8 @@ from fedlens.store import (
 
 CLASS_KEYS = "1234567890abdefghijklmnopstvwyz"
 UNKNOWN = LabelRecord(key="q", name="unknown class", kind="unknown")
+UNKNOWN_KIND = LabelRecord(key="q", name="unknown", kind="unknown")
+"""The same where there are no classes yet."""
 ARTEFACT = LabelRecord(key="x", name="artefact", kind="artefact")
 RESERVED = {"u": "it is Undo", "c": "the page uses it", "r": "the page uses it"}
 ALLOWED = frozenset("abcdefghijklmnopqrstuvwxyz0123456789") - RESERVED.keys()
@@ -94,7 +98,7 @@ PURPOSE_WORDS: dict[Purpose, str] = {
 }
 ORDER_WORDS: dict[QueueOrder, str] = {
     "random": "Shuffled (the same for all annotators)",
-    "stored": "As drawn, class by class",
+    "stored": "As drawn",
     "uncertainty": "What the annotator network is least sure of first, a share by chance",
     "disagreement": "Shuffled; where answers differ one more annotator is asked, first",
 }
@@ -110,18 +114,23 @@ def render_project_form(runs: list[RunRecord]) -> int | None:
     run_id = st.selectbox(
         "Run to label", list(by_id), format_func=lambda i: run_title(by_id[i]), key="new_run"
     )
+    classes = store().requested_classes(run_id)
+    known = default_labels(classes) if classes else _named(run_id)
     with st.form(f"new-project-{run_id}", border=True):
         name = st.text_input("Name", value=f"Labels of {by_id[run_id].name}", max_chars=120)
         instructions = st.text_area(
             "Instructions for the annotators", placeholder="What counts as what?", height=80
         )
-        purpose, order = _scope(run_id)
-        overlap, blind, several = _teamwork()
+        purpose, order = _scope(run_id, labelled=bool(classes))
+        overlap, blind, several = _teamwork(labelled=bool(classes))
+        unknown = "*unknown class*: a real thing of no class here"
+        if not classes:
+            unknown = "*unknown*: a real thing of no such name"
         st.caption(
-            "Labels: one key each. *unknown class*: a real thing of no class here. *artefact*: "
-            "not a real thing, a fault of the generator."
+            f"Labels: one key each. {unknown}. *artefact*: not a real thing, a fault of the "
+            "generator."
         )
-        table = _labels(run_id)
+        table = _labels(run_id, known)
         noise = worth_of_run(run_id) == "noise"
         even_noise = noise and st.checkbox("Label noise all the same")
         if not st.form_submit_button("Create project", type="primary"):
@@ -131,17 +140,19 @@ def render_project_form(runs: list[RunRecord]) -> int | None:
     return _create(name, run_id, instructions, table, more, even_noise=even_noise)
 
 
-def _teamwork() -> tuple[int, bool, bool]:
+def _teamwork(*, labelled: bool) -> tuple[int, bool, bool]:
     left, middle, right = st.columns(3)
     overlap = left.number_input(
         "Annotators for each sample", 0, 20, 0, help="0: each annotator labels every sample"
     )
-    blind = middle.checkbox("Blind", True, help="Annotators do not see the requested class")
+    blind = True
+    if labelled:
+        blind = middle.checkbox("Blind", True, help="Annotators do not see the requested class")
     several = right.checkbox("Several labels a sample")
     return int(overlap), blind, several
 
 
-def _scope(run_id: str) -> tuple[Purpose, QueueOrder]:
+def _scope(run_id: str, *, labelled: bool) -> tuple[Purpose, QueueOrder]:
     kinds = [kind for kind in PURPOSE_WORDS if _count(run_id, kind)]
     left, right = st.columns(2)
     purpose = left.selectbox(
@@ -149,7 +160,8 @@ def _scope(run_id: str) -> tuple[Purpose, QueueOrder]:
         kinds,
         format_func=lambda kind: f"{PURPOSE_WORDS[kind]} · {_count(run_id, kind):,}",
     )
-    order = right.selectbox("Order", list(ORDER_WORDS), format_func=lambda o: ORDER_WORDS[o])
+    orders = [one for one in ORDER_WORDS if labelled or one != "uncertainty"]
+    order = right.selectbox("Order", orders, format_func=lambda o: ORDER_WORDS[o])
     return purpose, order
 
 
@@ -157,8 +169,54 @@ def _count(run_id: str, purpose: Purpose) -> int:
     return store().count_samples(SampleFilter(run_id=run_id, purpose=purpose))
 
 
-def _labels(run_id: str) -> Frame:
-    labels = default_labels(store().requested_classes(run_id))
+def labels_of_names(text: str, *, unknown: bool, artefact: bool) -> list[LabelRecord]:
+    """Labels by the names that somebody typed, each with a key of its own.
+
+    A name's key is its first letter or digit that is free, else any that is.
+
+    Args:
+        text: names, a line each or with commas between.
+        unknown: also "unknown".
+        artefact: also "artefact".
+
+    Raises:
+        StoreError: more names than keys, or a name twice.
+    """
+    names = [name.strip() for name in re.split(r"[,;\n]", text) if name.strip()]
+    more = [label for label, wanted in ((UNKNOWN_KIND, unknown), (ARTEFACT, artefact)) if wanted]
+    free = [key for key in CLASS_KEYS if key not in {label.key for label in more}]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise StoreError(f"The label {twice!r} is there twice: name each once.")
+    if len(names) > len(free):
+        raise StoreError(f"{len(names)} labels need a key each, and there are {len(free)}.")
+    labels = []
+    for name in names:
+        key = next((one for one in name.lower() if one in free), free[0])
+        free.remove(key)
+        labels.append(LabelRecord(key=key, name=name))
+    return [*labels, *more]
+
+
+def _named(run_id: str) -> list[LabelRecord]:
+    """Labels of data that nobody labelled: people name them."""
+    left, right = st.columns([3, 2])
+    text = left.text_input(
+        "Names of the labels",
+        key=f"names-{run_id}",
+        placeholder="with commas between, such as: cat, dog, bird",
+        help="Nobody has labelled these data: say what there is to see. Keys can be changed below.",
+    )
+    unknown = right.checkbox("“unknown”: a real thing of no such name", True, key=f"unk-{run_id}")
+    artefact = right.checkbox("“artefact”: not a real thing", True, key=f"art-{run_id}")
+    try:
+        return labels_of_names(text, unknown=unknown, artefact=artefact)
+    except StoreError as error:
+        st.error(f"These labels cannot be used. {plain(error)}")
+        return []
+
+
+def _labels(run_id: str, labels: Sequence[LabelRecord]) -> Frame:
+    names = hashlib.sha256("|".join(f"{one.key}{one.name}" for one in labels).encode()).hexdigest()
     return st.data_editor(
         frame([{"key": x.key, "name": x.name, "kind": x.kind} for x in labels]),
         num_rows="dynamic",
@@ -169,7 +227,7 @@ def _labels(run_id: str) -> Frame:
             "name": st.column_config.TextColumn("Label", max_chars=60, width="medium"),
             "kind": st.column_config.SelectboxColumn("Kind", options=list(KINDS), default="class"),
         },
-        key=f"labels-{run_id}",
+        key=f"labels-{run_id}-{names[:12]}",
     )
 
 

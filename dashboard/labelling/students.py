@@ -151,7 +151,10 @@ SIMULATION = (
 )
 
 
-UNDER_WAY = "**Simulation only**: tested on real images, whose use is in no ledger and no budget."
+UNDER_WAY = (
+    "**Simulation only** where tested on real images, whose use is in no ledger and no budget; "
+    "where none has such names, tested on labelled samples that are kept back."
+)
 
 
 @st.cache_resource(show_spinner=False)

@@ -19,26 +19,26 @@ from fedlens.store import (
     pixel_digest,
 )
 
-MOST_CLASSES = 40
+MOST_CLASSES, UNLABELLED_EXAMPLES = 40, 10
 
 
 def load_examples(store: Store, run_id: str, classes: Sequence[int]) -> list[dict[str, str | int]]:
     """A few samples of the batch that is most like the users' data, the classes in turn.
 
-    Each is ``png`` in base64 and its ``label``; none where the run has no samples yet.
+    Each is ``png`` in base64 and its ``label``; none where the run has no samples yet. Unlabelled
+    samples are all given the label 0.
     """
     batches = rank_batches(store.batches(run_id))
     if not batches:
         return []
+    each = SAMPLES_EACH if classes else UNLABELLED_EXAMPLES
     found = [
-        store.samples(
-            SampleFilter(batch_id=batches[0].batch_id, requested_class=one), limit=SAMPLES_EACH
-        )
-        for one in classes[:MOST_CLASSES]
+        store.samples(SampleFilter(batch_id=batches[0].batch_id, requested_class=one), limit=each)
+        for one in classes[:MOST_CLASSES] or (None,)
     ]
     return [
-        {"png": base64_text(one[turn].png), "label": one[turn].requested_class}
-        for turn in range(SAMPLES_EACH)
+        {"png": base64_text(one[turn].png), "label": one[turn].requested_class or 0}
+        for turn in range(each)
         for one in found
         if turn < len(one)
     ]

@@ -28,6 +28,8 @@ MOST = 2000
 """Samples of a batch that statistics are taken of."""
 STRONGER = 3
 """How much stronger than it is a change is drawn, as the page says."""
+WITHOUT = -1
+"""In the place of a class, of samples that are unlabelled."""
 FREE = ("seed",)
 """Settings in which two trainings of one null may differ."""
 
@@ -59,10 +61,11 @@ def _planes(place: str, made_from: tuple[object, ...], _batch: StoredBatch) -> S
 
 
 def planes_of(samples: list[StoredSample]) -> Sets:
-    """Images in grey by class, brightness in [0, 1]."""
+    """Images in grey by class, brightness in [0, 1]; unlabelled ones all under -1."""
     by_class: dict[int, list[NDArray[np.float64]]] = {}
     for one in samples:
-        by_class.setdefault(one.requested_class, []).append(decode_png(one.png).mean(0) / 255)
+        number = WITHOUT if one.requested_class is None else one.requested_class
+        by_class.setdefault(number, []).append(decode_png(one.png).mean(0) / 255)
     return {number: np.stack(planes) for number, planes in sorted(by_class.items())}
 
 
@@ -181,6 +184,8 @@ NO_NULL = (
     "change over the samples' error is no proof. Train A again with another `--seed`."
 )
 POOL = 400
+LARGEST = 8
+"""Times that a mean picture is enlarged at most."""
 
 
 def render_means(one: Side, other: Side) -> None:
@@ -190,13 +195,14 @@ def render_means(one: Side, other: Side) -> None:
         st.info("The two batches have no class in common: there is nothing to compare by class.")
         return
     pixels = mean_pictures(one.planes(), other.planes())
+    by_class, columns = (" by class", "; a column a class") if shared != {WITHOUT} else ("", "")
     images.render_image(
         pixels,
-        factor=max(1, 900 // pixels.shape[1]),
-        alt="Mean pictures by class: of A, of B, and how B differs",
+        factor=max(1, min(900 // pixels.shape[1], LARGEST)),
+        alt=f"Mean pictures{by_class}: of A, of B, and how B differs",
     )
     st.caption(
-        "Mean of A, mean of B, and the change; a column a class. Blue: B is brighter there; "
+        f"Mean of A, mean of B, and the change{columns}. Blue: B is brighter there; "
         f"orange: darker. The change is drawn {STRONGER} times as strong as it is, so all from "
         f"1/{STRONGER} of full brightness on looks alike.{_taken(one, other, MOST)}"
     )

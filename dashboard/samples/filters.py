@@ -54,7 +54,11 @@ def choose_samples(run: RunRecord) -> SampleSelection:
         batch = choose_batch(run)
     with requested:
         classes = classes_of(run.run_id)
-        number = choice("Requested class", [ALL, *map(str, classes)], _or_all, "class")
+        number = ALL
+        if classes:
+            number = choice("Requested class", [ALL, *map(str, classes)], _or_all, "class")
+        else:
+            st.caption("These samples are unlabelled.")
     with label:
         given = choice(
             "Label given",

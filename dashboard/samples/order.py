@@ -11,6 +11,7 @@ import streamlit as st
 from numpy.typing import NDArray
 
 from fedlens.dashboard.widgets.display import frame
+from fedlens.foundation.unlabelled import UNLABELLED
 from fedlens.store import StoredSample, decode_png
 
 HEIGHT = 420
@@ -24,7 +25,7 @@ def map_chart(samples: Sequence[StoredSample]) -> alt.Chart:
         {
             "x": float(place[0]),
             "y": float(place[1]),
-            "class": str(one.requested_class),
+            "class": UNLABELLED if one.requested_class is None else str(one.requested_class),
             "sample": one.sample_id,
         }
         for one, place in zip(samples, places, strict=True)
@@ -146,7 +147,7 @@ def sort_samples(
         return sorted(samples, key=lambda one: (agreement(one) is None, agreement(one) or 0.0))
     if order == LIKE and picked is not None:
         return find_alike(samples, picked, len(samples))
-    odd = oddness(features(samples), [one.requested_class for one in samples])
+    odd = oddness(features(samples), [one.requested_class or 0 for one in samples])
     return [samples[i] for i in np.argsort(odd if order == COMMON else -odd, kind="stable")]
 
 

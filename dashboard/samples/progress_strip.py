@@ -24,10 +24,10 @@ def arrange_strip(samples: Sequence[StoredSample]) -> tuple[list[StoredSample], 
     Args:
         samples: of one batch.
     """
-    classes = sorted({sample.requested_class for sample in samples})
+    classes = sorted({one.requested_class for one in samples if one.requested_class is not None})
     by_class = {c: [s for s in samples if s.requested_class == c] for c in classes}
-    if len({len(members) for members in by_class.values()}) > 1 or len(classes) == 1:
-        return sorted(samples, key=lambda s: (s.requested_class, s.position)), PLAIN_COLUMNS
+    if len({len(members) for members in by_class.values()}) != 1 or len(classes) == 1:
+        return sorted(samples, key=lambda s: (s.requested_class or 0, s.position)), PLAIN_COLUMNS
     return [s for line in zip(*by_class.values(), strict=True) for s in line], len(classes)
 
 

@@ -15,6 +15,7 @@ from fedlens.dashboard.summary.privacy import NOT_PRIVATE, bounds, delta_text, e
 from fedlens.dashboard.widgets.display import put_card
 from fedlens.dashboard.widgets.markup import picture, plain, size_of, tag, text
 from fedlens.dashboard.widgets.pages import put_link
+from fedlens.foundation.unlabelled import UNLABELLED
 from fedlens.store import RoundRecord, RunRecord, SampleFilter, StoredBatch, StoredSample
 
 COLOURS = {"running": "on", "failed": "bad", "interrupted": "found"}
@@ -61,7 +62,8 @@ def _samples(run: RunRecord) -> str:
     batch, shown = newest_batch(run.run_id), _thumbnail(run)
     if batch is None or not shown:
         return '<div class="thumb">no samples yet</div>'
-    drawn = picture(shown, f"Synthetic samples of {run.name}, a column a class")
+    columns = ", a column a class" if classes_of(run.run_id) else f", {UNLABELLED}"
+    drawn = picture(shown, f"Synthetic samples of {run.name}{columns}")
     kind = f"{batch.provenance} · {KINDS[batch.purpose][1]} · round {batch.round}"
     return f'<div class="samples">{drawn}<p class="line">{text(kind)}</p></div>'
 
@@ -105,8 +107,15 @@ def newest_batch(run_id: str) -> StoredBatch | None:
 
 
 def by_class(batch: StoredBatch, each: int, classes: int = COLUMNS) -> list[list[StoredSample]]:
-    """Up to ``each`` samples of each of the first classes of a batch, by class."""
+    """Up to ``each`` samples of each of the first classes of a batch, by class.
+
+    Of unlabelled samples as many columns.
+    """
     shown = classes_of(batch.run_id)[:classes]
+    if not shown:
+        wanted = SampleFilter(batch_id=batch.batch_id)
+        found = drop_damaged(store().samples(wanted, limit=each * classes))
+        return [found[place : place + each] for place in range(0, len(found), each)]
     return [
         drop_damaged(
             store().samples(SampleFilter(batch_id=batch.batch_id, requested_class=one), limit=each)

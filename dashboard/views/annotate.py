@@ -8,6 +8,7 @@ from fedlens.dashboard.access.account import account, plain
 from fedlens.dashboard.access.session import pick, plain_errors, store
 from fedlens.dashboard.labelling import project_form
 from fedlens.dashboard.labelling.answers import scope_of
+from fedlens.dashboard.samples.filters import classes_of
 from fedlens.dashboard.summary.badges import privacy_warning
 from fedlens.dashboard.widgets.labeller import desk_data, labeller
 from fedlens.dashboard.widgets.pages import DashboardPage
@@ -28,6 +29,8 @@ def _work(projects: list[StoredProject]) -> None:
     run, visitor = store().run(project.run_id), account()
     privacy_warning(run)
     hidden = "which class a sample was requested for is not shown, so that it does not sway you"
+    if not classes_of(project.run_id):
+        hidden = "nobody has labelled these data yet: the labels are yours alone"
     st.caption(
         f"Synthetic samples of run {plain(run.name)} · answers are stored as "
         f"**{plain(visitor.name)}**" + (f" · {hidden}" if project.blind else "")
@@ -51,7 +54,7 @@ def render() -> None:
     """Show the page."""
     st.title("Annotate")
     with plain_errors():
-        runs = [run for run in store().runs() if store().requested_classes(run.run_id)]
+        runs = [run for run in store().runs() if store().batches(run.run_id)]
         projects = store().projects()
         if not runs:
             st.info("**Nothing to label yet.** Labels go onto samples, and samples come from runs.")

@@ -26,6 +26,7 @@ from fedlens.dashboard.summary.badges import privacy_warning
 from fedlens.dashboard.widgets.grid import grid, grid_data
 from fedlens.dashboard.widgets.markup import whole_factor
 from fedlens.dashboard.widgets.pages import DashboardPage
+from fedlens.foundation.unlabelled import requested_words
 from fedlens.store import RunRecord, StoredSample
 
 AT_ONCE = 200
@@ -43,6 +44,8 @@ def _side(runs: list[RunRecord], label: str, run_parameter: str, batch: str) -> 
 
 def _class(one: Side, other: Side) -> int | None:
     numbers = sorted({*classes_of(one.run.run_id)} & {*classes_of(other.run.run_id)})
+    if not numbers:
+        return None
     said = choice("Class", [ALL, *map(str, numbers)], lambda c: "All" if c == ALL else c, "class")
     return None if said == ALL else int(said)
 
@@ -64,7 +67,7 @@ def _grid(side: Side, class_: int | None, offset: int, key: str) -> None:
 
 
 def _name(sample: StoredSample) -> str:
-    return f"Sample {sample.sample_id} · requested class {sample.requested_class}"
+    return f"Sample {sample.sample_id} · {requested_words(sample.requested_class)}"
 
 
 def _pictures(one: Side, other: Side) -> None:
@@ -103,7 +106,8 @@ def render() -> None:
         if one.batch.batch_id == other.batch.batch_id:
             st.warning("A and B are the same batch: choose another run or batch for one of them.")
         _pictures(one, other)
-        st.markdown("#### Mean pictures by class")
+        labelled = any(classes_of(side.run.run_id) for side in (one, other))
+        st.markdown("#### Mean pictures by class" if labelled else "#### Mean pictures")
         render_means(one, other)
         st.markdown("#### What differs")
         render_statistics(one, other, runs)

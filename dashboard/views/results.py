@@ -31,7 +31,7 @@ from fedlens.store import (
 )
 
 SHOWN = 60
-Counts = Mapping[tuple[int, int | None], int]
+Counts = Mapping[tuple[int | None, int | None], int]
 BIASED = (
     "This queue was not in random order. Shares are of the samples that chance alone put into it: "
     "the others were chosen because they looked interesting."
@@ -39,14 +39,14 @@ BIASED = (
 
 
 def _shares(project: StoredProject, counts: Counts, labels: list[StoredLabel]) -> None:
-    columns = st.columns(3)
+    columns, classed = st.columns(3), any(requested is not None for requested, _ in counts)
     columns[0].metric("Samples answered", f"{sum(counts.values()):,}")
     if project.order == "uncertainty":
         counts = store().label_table(project.project_id, control=True)
         st.caption(BIASED)
     for column, kind, title in (
         (columns[1], "artefact", "Artefacts"),
-        (columns[2], "unknown", "Unknown classes"),
+        (columns[2], "unknown", "Unknown classes" if classed else "Unknown"),
     ):
         hits, total, low, high = tables.count_share(counts, labels, kind)
         share = f"{hits / total:.1%}" if total else "–"
@@ -60,8 +60,10 @@ def _jump(project: StoredProject, counts: Counts, labels: list[StoredLabel]) -> 
     names: dict[int | None, str] = {one.label_id: one.name for one in labels}
     names[None] = "no label"
     label = left.selectbox("Label", list(names), format_func=lambda one: names[one])
-    classes = sorted({requested for requested, _ in counts})
-    requested = right.selectbox("Requested class", [None, *classes], format_func=_class_name)
+    classes = sorted({requested for requested, _ in counts if requested is not None})
+    requested = None
+    if classes:
+        requested = right.selectbox("Requested class", [None, *classes], format_func=_class_name)
     found = store().samples_counting_as(project.project_id, label, requested, SHOWN)
     total = sum(n for (c, one), n in counts.items() if one == label and requested in (None, c))
     st.caption(f"{total:,} samples" + (f", the first {SHOWN}" if total > SHOWN else ""))
@@ -89,7 +91,8 @@ def _exports(project: StoredProject) -> None:
         "Studio's JSON name annotators and have their notes; the data sets for publishing number "
         "annotators and have no notes. Labels come back by "
         "`fedlens labels import`, onto samples that are here already. A student is trained on them "
-        "with this command:"
+        "with this command; `--out FILE` also writes a label model, by which devices may name "
+        "their own records:"
     )
     # For a shell, into which people copy it: a name must not become a command there.
     st.code(f"fedlens student RUN_DIR --project {shlex.quote(project.name)} --curve", "bash")
@@ -146,12 +149,12 @@ def render() -> None:
             st.info("**Nothing to export yet: there are no answers.**")
             return
         _shares(project, counts, labels)
-        st.subheader("Label by requested class")
+        st.subheader(tables.title_of(counts))
         st.caption(
             "What each sample counts as: a reviewer's decision, or else the majority's label."
         )
         rows = tables.class_rows(counts, labels)
-        st.dataframe(frame(rows), hide_index=True, alt="Labels by requested class")
+        st.dataframe(frame(rows), hide_index=True, alt=tables.title_of(counts))
         _jump(project, counts, labels)
         students.render_students(project, sum(counts.values()))
         _exports(project)

@@ -24,6 +24,7 @@ from fedlens.dashboard.summary.privacy import NOT_PRIVATE
 from fedlens.dashboard.widgets.grid import grid, grid_data
 from fedlens.dashboard.widgets.markup import plain, size_of, tag, whole_factor
 from fedlens.dashboard.widgets.pages import DashboardPage
+from fedlens.foundation.unlabelled import requested_words
 from fedlens.store import RunRecord, SampleFilter, StoredBatch, StoredSample, StoreError, decode_png
 
 CLOSE_UP = 252
@@ -50,14 +51,14 @@ def render_close_up(run: RunRecord, sample: StoredSample) -> None:
     images.render_image(
         pixels,
         factor=factor,
-        alt=f"Synthetic sample {sample.sample_id}, requested class {sample.requested_class}",
+        alt=f"Synthetic sample {sample.sample_id}, {requested_words(sample.requested_class)}",
     )
     if not batch.private:
         st.badge(NOT_PRIVATE, color="red", icon=":material/warning:")
     with st.container(border=True, key="provenance"):
         st.markdown(plain(provenance(run, batch, sample)))
     st.caption(
-        f"Sample {sample.sample_id} · requested class {sample.requested_class} · "
+        f"Sample {sample.sample_id} · {requested_words(sample.requested_class)} · "
         f"{pixels.shape[1]} × {pixels.shape[0]} pixels, shown {factor} times as large · "
         f"pixels' SHA-256 {sample.sha256[:16]}…"
     )
@@ -100,8 +101,8 @@ def _sprite(digests: tuple[str, ...], _pngs: list[bytes]) -> images.Sprite:
 def name_of(sample: StoredSample) -> str:
     """What is said under the pointer."""
     return (
-        f"Sample {sample.sample_id} · {sample.purpose} · requested class "
-        f"{sample.requested_class} · round {sample.round}"
+        f"Sample {sample.sample_id} · {sample.purpose} · "
+        f"{requested_words(sample.requested_class)} · round {sample.round}"
     )
 
 

@@ -15,6 +15,8 @@ from fedlens.data.formats.layouts import (
 )
 from fedlens.data.formats.records import (
     LINK_OUT,
+    TEST,
+    TRAIN,
     Found,
     SourceColumns,
     SourceError,
@@ -136,6 +138,35 @@ def folder_records(path: Path, columns: SourceColumns) -> Iterator[Found]:
         )
 
 
+def picture_records(path: Path, columns: SourceColumns) -> Iterator[Found]:
+    """Pictures without labels: ``root/*`` or ``root/USER/**``, below ``train`` and ``test`` or not.
+
+    Values: ``user`` (the top folder's name, where there is one) and ``file``.
+
+    Raises:
+        SourceError: there is no picture.
+    """
+    parts = {name: path / name for name in (TRAIN, TEST) if (path / name).is_dir()}
+    found = False
+    for part, root in (parts if len(parts) == 2 else {"": path}).items():
+        for file in files_below(root):
+            if isinstance(file, UnusableRecord):
+                yield file
+                continue
+            where = str(file.relative_to(path))
+            if _leads_out(file, path):
+                yield UnusableRecord(where, LINK_OUT)
+            elif not (is_picture(file) or file.is_symlink()):
+                yield no_picture(file, where)
+            else:
+                found = True
+                folder, *below = file.relative_to(root).parts
+                users = {"user": folder} if below else {}
+                yield SourceRecord(where, file, {**users, "file": where}, part)
+    if not found:
+        raise SourceError(f"{path}: has no pictures; name the folder that they lie in")
+
+
 def laid_out_files(
     layout: Layout,
 ) -> Iterator[tuple[str, Path, tuple[str, ...]] | UnusableRecord]:
@@ -189,6 +220,16 @@ def _fits(path: Path) -> bool:
     if not path.is_dir():
         return False
     return any(entry.is_dir() or _looks_so(Path(entry.path)) for entry in entries(path))
+
+
+def _has_pictures(path: Path) -> bool:
+    return path.is_dir() and holds_pictures(path, SUFFIXES)
+
+
+PICTURES = DatasetSpec(
+    "Pictures without labels, a folder a user",
+    format=SourceFormat(_has_pictures, picture_records, labels=(), labelled=False, in_folders=True),
+)
 
 
 def _looks_so(file: Path) -> bool:

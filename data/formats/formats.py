@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fedlens.data.formats.decoding import frames_of
 from fedlens.data.formats.detection import check_no_detection
-from fedlens.data.formats.folders import has_class_folders
+from fedlens.data.formats.folders import folder_records, has_class_folders
 from fedlens.data.formats.label_names import SEVERAL, label_in, one_hot_columns
 from fedlens.data.formats.layouts import is_junk
 from fedlens.data.formats.packed import is_packed, packed_format
@@ -30,6 +30,7 @@ from fedlens.data.formats.records import (
 )
 from fedlens.data.registry import DATASETS, format_of
 from fedlens.foundation.errors import WrongUse
+from fedlens.foundation.unlabelled import UNLABELLED
 
 PACKED, TREE = "packed", "tree"
 ONE, EACH = "one", "each"
@@ -88,6 +89,7 @@ class RecordSource:
         needs_user: whether a record without a user is unusable.
         each_frame: whether each frame or page of a picture is a record.
         columns: what the reader must know.
+        needs_label: whether a record without a label is unusable; else none has one.
     """
 
     path: Path
@@ -100,6 +102,7 @@ class RecordSource:
     needs_user: bool = True
     each_frame: bool = False
     columns: SourceColumns = field(default_factory=SourceColumns)
+    needs_label: bool = True
 
     def records(self) -> Iterator[LabelledRecord | UnusableRecord]:
         """Every record once, in the order in which they lie.
@@ -144,9 +147,11 @@ class RecordSource:
             user = self._column(there, self.user, self.format.users, "user", " ".join((
                 "or with --user-from-name 'person(\\d+)' find it in each file's name, or say",
                 "--one-user (all records are one person's) or --each-record-a-user")))  # fmt: skip
-        flags = SEVERAL.join(one_hot_columns(one.values for one in self._first_records()))
-        hint = f"; of columns of 0 and 1, one a class: --label {shlex.quote(flags)}" * bool(flags)
-        label = self._column(there, self.label, self.format.labels, "label", hint)
+        label = ""
+        if self.needs_label:
+            flags = SEVERAL.join(one_hot_columns(one.values for one in self._first_records()))
+            hint = f"; of columns of 0 and 1, one a class: --label {shlex.quote(flags)}"
+            label = self._column(there, self.label, self.format.labels, "label", hint * bool(flags))
         return replace(self, label=label, user=user)
 
     def _column(
@@ -166,7 +171,7 @@ class RecordSource:
         return found
 
     def _labelled(self, found: SourceRecord, place: int) -> LabelledRecord | UnusableRecord:
-        label = label_in(found.values, self.label)
+        label = label_in(found.values, self.label) if self.needs_label else UNLABELLED
         if "\n" in label:
             why = "a label of several lines; is a quote not closed?"
             return UnusableRecord(found.where, why, part=found.part)
@@ -227,9 +232,12 @@ def open_source(
     image: str = "",
     user_from_name: str = "",
     needs_user: bool = True,
+    needs_label: bool = True,
     each_frame: bool = False,
 ) -> RecordSource:
     """A source, its format found by its files where none is named.
+
+    Folders of pictures are taken for classes where labels are needed, and else for users.
 
     Raises:
         SourceError: there is nothing at the path, or no format that fits.
@@ -240,10 +248,10 @@ def open_source(
         raise SourceError(f"{where}: does not exist; give a folder or file of records")
     if not (where.is_file() or where.is_dir()):
         raise SourceError(f"{where}: is no plain file or folder; give one")
-    if kind == TREE:
+    if kind == TREE and needs_label:
         check_no_detection(where)
     where = unwrapped(where, kind)
-    name = kind or kind_of(where)
+    name = kind or kind_of(where, needs_label)
     layout = format_of(name)
     if kind and kind != PACKED and is_packed(where):
         layout = packed_format(kind)
@@ -258,6 +266,7 @@ def open_source(
         needs_user=needs_user,
         each_frame=each_frame,
         columns=SourceColumns(image, label),
+        needs_label=needs_label and format_of(name).labelled,
     )
 
 
@@ -291,7 +300,7 @@ def unwrapped(path: Path, kind: str = "") -> Path:
     return inside[0]
 
 
-def kind_of(path: Path) -> str:
+def kind_of(path: Path, needs_label: bool = True) -> str:
     """The format that a path's files are of, the first that fits.
 
     Raises:
@@ -304,9 +313,10 @@ def kind_of(path: Path) -> str:
     for name in DATASETS:
         found = DATASETS[name].format
         if found is not None and found.fits not in known and (found.in_folders or not tree):
-            if name == TREE:
+            if name == TREE and needs_label:
                 check_no_detection(path)
-            if found.fits(path):
+            usable = found.labelled if needs_label else found.records is not folder_records
+            if usable and found.fits(path):
                 return name
             known[found.fits] = name
     names = ", ".join(known.values())

@@ -209,7 +209,7 @@ class _Group:
         return np.memmap(self.pixels, np.uint8, "r", shape=shape)
 
 
-def load_records(kind: str, argument: str) -> Dataset:
+def load_records(kind: str, argument: str, *, labelled: bool = True) -> Dataset:
     """A source's records as a simulation's data.
 
     Pictures are cut to their middle square and scaled to ``side`` (their own, where all have one
@@ -222,11 +222,14 @@ def load_records(kind: str, argument: str) -> Dataset:
     Args:
         kind: the format's name.
         argument: ``PATH,option=value``.
+        labelled: whether records need labels.
 
     Raises:
         DatasetError: the source cannot be read, has no record or over 1,000 classes.
     """
     asked = _asked(kind, argument, {}, (TRAIN, VALIDATION, TEST), ())
+    needs = labelled and asked.source.needs_label
+    asked = replace(asked, source=replace(asked.source, needs_label=needs))
     form = _looked_at(asked)
     test_part = next((one for one in (TEST, VALIDATION) if one in form.parts), "")
     if test_part:
@@ -397,6 +400,7 @@ def _looked_at(asked: _Asked) -> _Form:
     side = check_side(asked.source.kind, int(wanted or usual_side(sizes)))
     channels = COLOURS[options.values["colour"]] or (1 if grey else 3)
     fixed = asked.source.format.classes
+    fixed = fixed if asked.source.needs_label else ()
     names = {one: one for one in labels}
     if not labels.keys() <= set(fixed):
         check_one_class(path, labels)

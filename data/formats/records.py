@@ -155,6 +155,7 @@ class SourceFormat:
         users: columns that may be the user.
         classes: names of its classes in the order of their numbers, where the layout fixes them.
         found: where a name that is no path lies on the disk, fetched if need be.
+        labelled: whether its records may have labels.
         in_folders: whether its pictures may lie in several folders. Of a path that holds such
             folders no other format is thought, whatever lies beside them.
     """
@@ -165,6 +166,7 @@ class SourceFormat:
     users: tuple[str, ...] = ("user",)
     classes: tuple[str, ...] = ()
     found: Callable[[str], Path] | None = None
+    labelled: bool = True
     in_folders: bool = False
 
 

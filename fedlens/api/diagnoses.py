@@ -80,7 +80,7 @@ def _looks(run: Run, findings: list[dict[str, Any]]) -> dict[str, list[dict[str,
             samples = load_examples(store, run.id, classes)
     except StoreError:
         return {}
-    asked = {"samples": samples, "classes": max(classes, default=-1) + 1, "most": MOST_PICTURED}
+    asked = {"samples": samples, "classes": max(classes, default=0) + 1, "most": MOST_PICTURED}
     return {one["fault"]: pictures(one, asked) for one in findings}
 
 
@@ -319,7 +319,8 @@ def public_reference(name: str, config: Config, images: int) -> Reference:
     from fedlens.diagnosis.reference import Reference, like_all
     from fedlens.models.shapes import from_pixels
 
-    found = load(name, config.data.dir or None if name == config.data.name else None)
+    place = config.data.dir or None if name == config.data.name else None
+    found = load(name, place, labelled=not config.data.unlabelled)
     whole = len(found.test_labels)
     rows = like_all(found.test_labels, images, np.random.default_rng(_DRAW))
     labels = torch.from_numpy(found.test_labels[rows])

@@ -4,18 +4,36 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 
+from fedlens.client.contract import PREFIX
+from fedlens.data.registry import spec_of
 from fedlens.foundation.errors import WrongUse
+from fedlens.foundation.unlabelled import OWN, UNLABELLED
 from fedlens.server.config.tree import Config
 from fedlens.server.run.directory import RunDirectory
 from fedlens.simulations.engine import tested_student
 from fedlens.simulations.federation.apps import simulated_federation
-from fedlens.simulations.run_artifacts import class_numbers, labelled_samples, run_id_of
+from fedlens.simulations.federation.labels import real_test_set
+from fedlens.simulations.run_artifacts import (
+    as_devices_send,
+    class_numbers,
+    labelled_samples,
+    labelled_set,
+    run_id_of,
+)
+from fedlens.simulations.students.people import (
+    EPOCHS,
+    HELD_OUT,
+    IMAGES,
+    LabelledSet,
+    people_student,
+)
 from fedlens.simulations.students.students import StudentResult
-from fedlens.store import Store, StoredLabel, StoreError
+from fedlens.store import Store, StoredLabel, StoredProject, StoreError
 
 if TYPE_CHECKING:
     from fedlens.api.runs import Run
@@ -23,15 +41,15 @@ if TYPE_CHECKING:
 MOST = 10_000
 
 
-def refill(run: Run, requested: int, count: int) -> int:
-    """Draw samples of a class and add them to the run's curated batches; give back how many.
+def refill(run: Run, requested: int | None, count: int) -> int:
+    """Draw samples of a class, add them to the run's curated batches, and give back how many.
 
     Post-processing of what the run has released: its privacy figures are the last release's, and
     nothing is added to them. Queues serve the samples from their next request on.
 
     Args:
         run: with a kept generator.
-        requested: class to ask for.
+        requested: class to ask for; None of data without labels, and of such data alone.
         count: 1 to 10,000.
 
     Raises:
@@ -50,10 +68,15 @@ def refill(run: Run, requested: int, count: int) -> int:
     if not 1 <= count <= MOST:
         raise WrongUse(f"--count {count}: give 1 to {MOST}")
     sampler = kept_sampler(run.directory)
-    if not 0 <= requested < sampler.shown_classes:
+    unlabelled = run.config.data.unlabelled
+    if unlabelled and requested is not None:
+        raise WrongUse(f"--class {requested}: the run's samples are unlabelled; leave it out")
+    if requested is None and not unlabelled:
+        raise WrongUse(f"--class: give one of 0 to {sampler.shown_classes - 1}")
+    if requested is not None and not 0 <= requested < sampler.shown_classes:
         raise WrongUse(f"--class {requested}: the run has classes 0 to {sampler.shown_classes - 1}")
     seed = secrets.randbelow(2**31)
-    labels = torch.full((count,), requested)
+    labels = torch.full((count,), requested or 0)
     drawn = sampler.judged(sampler.asked(labels, seed), seed)
     with open_store(run.store) as store:
         made = [b for b in store.batches(run.id) if b.purpose == "curated"]
@@ -62,8 +85,9 @@ def refill(run: Run, requested: int, count: int) -> int:
         last = BatchRecord(**{f.name: getattr(made[-1], f.name) for f in fields(BatchRecord)})
         rejected = drawn.rejected(labels) if sampler.filters else {}
         batch = replace(last, seed=seed, count=count, rejected=rejected)
-        store.add_batch(batch, sample_records(labels, drawn))
-        store.log("command line", "drew samples", f"{count} of class {requested}, run {run.id}")
+        store.add_batch(batch, sample_records(labels, drawn, labelled=not unlabelled))
+        kind = UNLABELLED if requested is None else f"of class {requested}"
+        store.log("command line", "drew samples", f"{count} {kind}, run {run.id}")
     return count
 
 
@@ -79,7 +103,9 @@ def label_curve(
 ) -> list[tuple[int, StudentResult]]:
     """Train students on the samples that people gave a class in a project, with their labels.
 
-    Where a filter hides something of samples, test images go through it too.
+    Where a filter hides something of samples, test images go through it too. Where the data's own
+    labels are not used, classes are those that people named, each sample is shown often, changed,
+    and `tested_on` says what students are tested on.
 
     ``progress`` is told of each student once it is trained: its labels, and what it reached.
 
@@ -89,16 +115,13 @@ def label_curve(
     Raises:
         StoreError: there is no such project, or nothing in it has a class yet.
     """
-    found = [p for p in store.projects() if p.name == project]
-    if not found:
-        there = ", ".join(repr(one.name) for one in store.projects()) or "none yet"
-        raise StoreError(
-            f"there is no project {project!r} in the store: make one on the dashboard's page "
-            f"Annotate, or name one that there is ({there})"
-        )
+    found = [_project(store, project)]
     images, labels = labelled_samples(store, found[0].project_id)
     if not len(labels):
         raise StoreError(f"no sample of project {project!r} has a class yet")
+    if config.data.labels != OWN:
+        given = labelled_set(store, found[0].project_id)
+        return _people_curve(config, directory, given, epochs, shares, progress)
     dataset, _ = simulated_federation(config.data, config.seed)
     _check_names(store.labels(found[0].project_id), dataset.classes, project)
     if int(labels.max()) >= dataset.classes:
@@ -119,6 +142,113 @@ def label_curve(
         if progress is not None:
             progress(count, student)
     return curve
+
+
+def tested_on(config: Config, store: Store, project: str) -> tuple[str, bool]:
+    """On which images `label_curve` tests, in words, and whether that is for simulations only."""
+    names = labelled_set(store, _project(store, project).project_id).names
+    if config.data.labels != OWN and real_test_set(config.data, names) is None:
+        return (
+            f"one in {HELD_OUT} of the samples that people labelled, kept from the student",
+            False,
+        )
+    filtered = "filtered real" if config.privatizer.active else "real"
+    return f"{filtered} test images of {config.data.name}", True
+
+
+def write_label_model(
+    run: Run, project: str, path: Path | str, *, epochs: int = EPOCHS, images: int = IMAGES
+) -> int:
+    """Train a label model on all that people said in a project, and write it; how many labels.
+
+    Post-processing of what the run has released: it costs no privacy. The file says what the run
+    released, which counts for a run whose devices name their records by it.
+
+    Args:
+        run: whose samples were labelled.
+        project: its name.
+        path: file to write.
+        epochs: passes over the images.
+        images: samples and changed samples that it learns from.
+
+    Raises:
+        StoreError: there is no such project over this run, or it has too few labels.
+        FedlensError: the run's ledger cannot be trusted, or the file cannot be written.
+    """
+    from fedlens.foundation.files import write_durably
+    from fedlens.models.label_models import make_label_model
+    from fedlens.server.learning.label_models import origin_of
+    from fedlens.store import open_store
+
+    with open_store(run.store) as store:
+        found = _project(store, project)
+        if found.run_id != run.id:
+            raise StoreError(
+                f"project {project!r} labels samples of run {found.run_id}, and {run.path} is run "
+                f"{run.id}: give that run's directory, whose ledger says what they cost"
+            )
+        given = labelled_set(store, found.project_id)
+        student = _taught(run.config, given, (given.images, given.labels), epochs, images)
+        store.log("command line", "wrote a label model", f"{project}: {Path(path).name}")
+    origin = origin_of(run.directory)
+    made = make_label_model(student.model, given.names, student.architecture, origin)
+    write_durably(Path(path), made.to_bytes())
+    return len(given.labels)
+
+
+def _project(store: Store, project: str) -> StoredProject:
+    found = [one for one in store.projects() if one.name == project]
+    if not found:
+        there = ", ".join(repr(one.name) for one in store.projects()) or "none yet"
+        raise StoreError(
+            f"there is no project {project!r} in the store: make one on the dashboard's page "
+            f"Annotate, or name one that there is ({there})"
+        )
+    return found[0]
+
+
+def _people_curve(
+    config: Config,
+    directory: RunDirectory,
+    given: LabelledSet,
+    epochs: int,
+    shares: Sequence[float],
+    progress: Callable[[int, StudentResult], None] | None,
+) -> list[tuple[int, StudentResult]]:
+    """Students of shares of what people said, under the names that they gave."""
+    real = real_test_set(config.data, given.names)
+    if real is None:
+        kept = given.held_out()
+        if kept.all() or not kept.any():
+            raise StoreError(f"{len(given.labels)} labels are too few to keep some for a test")
+        held, given = given.part(kept), given.part(~kept)
+        test = held.images, held.labels
+    else:
+        test = as_devices_send(directory, real[0], config.seed), real[1]
+    order = torch.randperm(len(given.labels), generator=torch.Generator().manual_seed(config.seed))
+    curve = []
+    for count in sorted({max(1, round(share * len(given.labels))) for share in shares}):
+        part = given.part(order[:count].sort().values)
+        student = _taught(config, part, test, epochs, IMAGES)
+        curve.append((count, student))
+        if progress is not None:
+            progress(count, student)
+    return curve
+
+
+def _taught(
+    config: Config, given: LabelledSet, test: tuple[torch.Tensor, torch.Tensor], epochs: int,
+    images: int,
+) -> StudentResult:  # fmt: skip
+    at_nodes = config.data.name.partition(":")[0] == PREFIX
+    return people_student(
+        given,
+        test,
+        augmentation=None if at_nodes else spec_of(config.data.name).augmentation,
+        images=images,
+        epochs=epochs,
+        seed=config.seed,
+    )
 
 
 def _check_names(labels: Sequence[StoredLabel], classes: int, project: str) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedlens.foundation.errors import WrongUse
+from fedlens.foundation.unlabelled import OWN
 
 if TYPE_CHECKING:
     from fedlens.client.contract import FederationContract
@@ -46,6 +47,8 @@ class NodePreparation:
         without: another node's fingerprints, whose users are left out.
         roster: file of all enrolled users' names, a line each.
         replace: put the new store in the place of one that is there.
+        label_model: file of the label model by which records are named, where the federation agreed
+            on one.
     """
 
     format: str = ""
@@ -63,9 +66,10 @@ class NodePreparation:
     without: Paths | None = None
     roster: Paths | None = None
     replace: bool = False
+    label_model: Paths | None = None
 
-    def source(self, path: Paths) -> RecordSource:
-        """The records at a path.
+    def source(self, path: Paths, *, labelled: bool = True) -> RecordSource:
+        """The records at a path, which need a label each where they are to be ``labelled``.
 
         Raises:
             FedlensError: there is nothing, or nothing that can be read.
@@ -74,6 +78,11 @@ class NodePreparation:
 
         if self.owner not in ("", ONE, EACH):
             raise WrongUse(f"owner={self.owner!r}: give {ONE} or {EACH}, or leave it out")
+        if self.label and not labelled:
+            raise WrongUse(
+                f"--label {self.label}: your own labels are not read, as federation.toml says; "
+                "leave it out"
+            )
         return open_source(
             path,
             self.format,
@@ -83,6 +92,7 @@ class NodePreparation:
             image=self.image,
             user_from_name=self.user_from_name,
             each_frame=self.each_frame,
+            needs_label=labelled,
         )
 
     def under(self, contract: FederationContract, secret: bytes) -> Preparation:
@@ -90,9 +100,12 @@ class NodePreparation:
 
         Raises:
             IdentityError: the owners' secret cannot be read.
+            LabelModelError: the label model cannot be read.
+            WrongUse: it is not the one that was agreed on.
         """
         from fedlens.client.preparing.identities import read_secret
         from fedlens.client.preparing.intake import Preparation
+        from fedlens.models.label_models import read_label_model
 
         return Preparation(
             contract=contract,
@@ -105,6 +118,7 @@ class NodePreparation:
             ),
             without=None if self.without is None else Path(self.without),
             roster=None if self.roster is None else Path(self.roster),
+            label_model=None if self.label_model is None else read_label_model(self.label_model),
         )
 
 
@@ -136,7 +150,12 @@ def prepare_node(
 
     asked, target = settings or NodePreparation(), Path(out).expanduser()
     contract = read_contract(Path(federation).expanduser())  # before anything is made
-    found = asked.source(source)
+    if contract.least_confidence and asked.roster is None:
+        raise WrongUse(
+            "--roster: least_confidence leaves records out by what they show, and who is enrolled "
+            "must not depend on that; name all users in a file, a line each"
+        )
+    found = asked.source(source, labelled=contract.labels == OWN)
     target.parent.mkdir(parents=True, exist_ok=True)
     own = Path(asked.secret) if asked.secret else target.with_name(f"{target.name}.secret")
     wanted = asked.under(contract, kept_secret(own))
@@ -179,7 +198,7 @@ def check_node(
     elif contract is None:
         raise WrongUse(f"{path}: is no store; to look through records name --federation FILE")
     else:
-        found = asked.source(where)
+        found = asked.source(where, labelled=contract.labels == OWN)
         report = look_through(found, asked.under(contract, NO_SECRET), progress or _nothing)
         faults = report.faults()
     if page is not None:

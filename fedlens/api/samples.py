@@ -81,7 +81,7 @@ class Samples:
 
     Attributes:
         images: uint8 [n, channels, height, width].
-        labels: int64 [n].
+        labels: int64 [n]; -1 of all where the data are unlabelled.
         provenance: of all of them.
         agreement: the annotator's probability of each one's class, float64 [n]; nan where it has
             none, or may not have one.
@@ -143,7 +143,7 @@ def load_samples(
     directory: RunDirectory, store_url: str, run_id: str, kind: Purpose, round_number: int | None
 ) -> Samples:
     """The samples of the last batch of that kind, or of that round."""
-    from fedlens.simulations.run_artifacts import last_batch
+    from fedlens.simulations.run_artifacts import last_batch, requested_numbers
     from fedlens.store import SampleFilter, decode_png, open_store
 
     with open_store(store_url) as store:
@@ -151,7 +151,7 @@ def load_samples(
         found = store.samples(SampleFilter(batch_id=batch.batch_id), 0, batch.count)
     return Samples(
         np.stack([decode_png(sample.png) for sample in found]),
-        np.array([sample.requested_class for sample in found]),
+        requested_numbers(found),
         _provenance(batch),
         np.array([sample.agreement for sample in found], dtype=np.float64),
     )
@@ -198,6 +198,8 @@ def draw_samples(
     agreement = np.full(count, np.nan)
     if made.agreement is not None:
         agreement = made.agreement.double().numpy()
+    if directory.config().data.unlabelled:
+        labels = torch.full_like(labels, -1)
     return Samples(as_pixels(made.images), labels.numpy(), origin, agreement)
 
 

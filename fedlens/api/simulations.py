@@ -155,6 +155,7 @@ def chosen_config(
     Raises:
         WrongUse: an argument cannot be used.
     """
+    from fedlens.foundation.unlabelled import BY_MODEL
     from fedlens.server.config.loading import read_config
 
     chosen = preset_config(preset) if config is None or isinstance(config, Path | str) else config
@@ -165,6 +166,8 @@ def chosen_config(
         chosen = chosen.updated({"data.dir": str(Path(data_dir).absolute())})
     # the server may run elsewhere
     places = {key: str(_absolute(named)) for key, named in _other_runs(chosen).items()}
+    if chosen.data.label_model:
+        places["data.labels"] = f"{BY_MODEL}{_absolute(chosen.data.label_model)}"
     chosen = chosen.updated(places)
     return _to_guarantee(chosen, epsilon, delta)
 

@@ -237,7 +237,7 @@ def _print(found: Diagnosis, picture: Path) -> None:
                     f"{one.share:.1%}",
                     f"{one.low:.1%} to {one.high:.1%}",
                     f"{one.q_value:.2g}",
-                    ", ".join(map(str, one.classes)),
+                    ", ".join(map(str, one.classes)) or "-",
                 )
                 for one in found.findings
             ],

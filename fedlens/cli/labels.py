@@ -58,7 +58,9 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         "draw more samples of a class for the run's queues; costs no privacy",
         "--class 7 --count 200",
     )
-    more.add_argument("--class", type=int, required=True, dest="requested", help="to ask for")
+    more.add_argument(
+        "--class", type=int, dest="requested", help="to ask for; left out where data are unlabelled"
+    )
     more.add_argument("--count", type=int, default=100, help="how many (default: 100)")
 
 
@@ -87,7 +89,8 @@ def run(args: argparse.Namespace) -> int:
         from fedlens.api.label_curves import refill
 
         added = refill(kept, args.requested, args.count)
-        say(f"{added} more samples of class {args.requested}, at no cost to privacy")
+        kind = "" if args.requested is None else f" of class {args.requested}"
+        say(f"{added} more samples{kind}, at no cost to privacy")
         found: dict[str, object] = {"added": added}
     else:
         with open_store(kept.store) as store:

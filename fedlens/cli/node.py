@@ -127,6 +127,8 @@ def _add_source_flags(parser: argparse.ArgumentParser) -> None:
         "classes; may be given often")  # fmt: skip
     add("--whole", action="store_true", help="take in validation and test parts too")
     add("--each-frame", action="store_true", help="take each frame or page of a picture")
+    add("--label-model", metavar="FILE",
+        help="names records, where federation.toml says labels = \"model:SHA256\"")  # fmt: skip
 
 
 def run_prepare(args: argparse.Namespace) -> int:

@@ -135,12 +135,11 @@ def run(args: argparse.Namespace) -> int:
 
 def finish(args: argparse.Namespace, config: Config, directory: RunDirectory) -> int:
     """Train or go on, print the summary, and give the exit status; shared with ``resume``."""
-    from fedlens.simulations.engine import describe_noise, what_to_expect
+    from fedlens.simulations.engine import describe_labels, describe_noise, what_to_expect
 
-    if warning := describe_noise(config):
-        say(warning)
-    if words := what_to_expect(config):
-        say(words)
+    for words in (describe_noise(config), describe_labels(config), what_to_expect(config)):
+        if words:
+            say(words)
     with round_bar() as observer, profiled() as profile:
         asked = SimulationSettings(**select_flags(args, "store", "transport", "student"))
         made = train(config, directory, asked, observer)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedlens.cli import VERBS
-from fedlens.cli.flags import add_json_flag, add_run_argument
+from fedlens.cli.flags import add_json_flag, add_run_argument, file_to_write
 from fedlens.cli.output import print_json, say
 from fedlens.foundation.errors import WrongUse
 
 if TYPE_CHECKING:
+    from fedlens.api.runs import Run
     from fedlens.simulations.students.students import StudentResult
 
 CURVE = (0.1, 0.25, 0.5, 1.0)
@@ -50,58 +53,111 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         help="with --project: also train on a tenth, a quarter and half of the labels, to see "
         "whether more labels would help",
     )
+    add(
+        "--out",
+        type=Path,
+        metavar="FILE",
+        help="with --project: also write a label model that was trained on all of its labels; "
+        "devices may name their records by it (data.labels=model:FILE)",
+    )
     add_json_flag(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Train, test, print."""
-    from fedlens.api.label_curves import label_curve
     from fedlens.api.runs import open_run
-    from fedlens.simulations.engine import measure_student, measure_taught_student
-    from fedlens.store import open_store
 
+    _check(args)
+    run = open_run(args.run_dir, store=args.store)
+    if run.worth == "noise":
+        say("NOISE: this run learned next to nothing, and so will a student of its samples")
+    found = _of_project(run, args) if args.project else _of_samples(run, args)
+    of = "of {} right" if found.simulated else "right of {}"
+    used, result = found.curve[-1]
+    said = of.format(found.tests if found.simulated else found.tested_on)
+    say(f"{result.accuracy:.1%} {said}, trained on {used} synthetic samples")
+    if found.simulated:
+        say("simulation only: the test images are real and in no budget")
+    if args.out:
+        _write(run, args)
+    if args.json:
+        print_json(_as_json(found, args))
+    return 0
+
+
+def _check(args: argparse.Namespace) -> None:
     for name in ("images", "epochs"):
         if getattr(args, name) < 1:
             raise WrongUse(f"--{name} {getattr(args, name)}: give at least 1")
-    if args.curve and not args.project:
-        raise WrongUse("--curve needs the labels of a --project")
-    curve: list[tuple[int, StudentResult]] = []
-    run = open_run(args.run_dir, store=args.store)
-    config, directory = run.config, run.directory
-    if run.worth == "noise":
-        say("NOISE: this run learned next to nothing, and so will a student of its samples")
-    if args.project:
-        with open_store(run.store) as store:
-            shares = CURVE if args.curve else (1.0,)
-            curve = label_curve(
-                config,
-                directory,
-                store,
-                args.project,
-                epochs=args.epochs,
-                shares=shares,
-                progress=_say_student if args.curve else None,
-            )
-        used, result = curve[-1]
-    else:
-        used = args.images
-        measure = measure_student if args.labels == "requested" else measure_taught_student
-        result = measure(config, directory, images=used, epochs=args.epochs)
-    tests = "filtered real" if config.privatizer.active else "real"
-    say(f"{result.accuracy:.1%} of {tests} test images right, trained on {used} synthetic samples")
-    say("simulation only: the test images are real and in no budget")
-    if args.json:
-        found: dict[str, object] = {
-            "tested_on": f"{tests} test images of {config.data.name}",
-            "simulation_only": True,
-            "student_accuracy": result.accuracy,
-            "per_class": _clean(result.per_class),
-        }
-        if args.curve:
-            found["curve"] = [{"labels": n, "student_accuracy": s.accuracy} for n, s in curve]
-        print_json({**found, "images": used, "seconds": round(result.seconds, 2)})
-    return 0
+    for name in ("curve", "out"):
+        if getattr(args, name) and not args.project:
+            raise WrongUse(f"--{name} needs the labels of a --project")
+    if args.out:
+        file_to_write(args.out)
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """Students by how many samples they learned from, and what they were tested on."""
+
+    curve: list[tuple[int, StudentResult]]
+    tested_on: str
+    simulated: bool = True
+
+    @property
+    def tests(self) -> str:
+        """The test images, without their data set's name."""
+        return self.tested_on.partition(" of ")[0]
+
+
+def _of_samples(run: Run, args: argparse.Namespace) -> _Measured:
+    from fedlens.simulations.engine import measure_student, measure_taught_student
+
+    measure = measure_student if args.labels == "requested" else measure_taught_student
+    result = measure(run.config, run.directory, images=args.images, epochs=args.epochs)
+    filtered = "filtered real" if run.config.privatizer.active else "real"
+    tests = f"{filtered} test images of {run.config.data.name}"
+    return _Measured([(args.images, result)], tests)
+
+
+def _of_project(run: Run, args: argparse.Namespace) -> _Measured:
+    from fedlens.api.label_curves import label_curve, tested_on
+    from fedlens.store import open_store
+
+    with open_store(run.store) as store:
+        curve = label_curve(
+            run.config,
+            run.directory,
+            store,
+            args.project,
+            epochs=args.epochs,
+            shares=CURVE if args.curve else (1.0,),
+            progress=_say_student if args.curve else None,
+        )
+        return _Measured(curve, *tested_on(run.config, store, args.project))
+
+
+def _write(run: Run, args: argparse.Namespace) -> None:
+    from fedlens.api.label_curves import write_label_model
+
+    count = write_label_model(run, args.project, args.out, epochs=args.epochs)
+    say(f"{args.out}: label model of {count} labels, at no cost to privacy")
+
+
+def _as_json(found: _Measured, args: argparse.Namespace) -> dict[str, object]:
+    used, result = found.curve[-1]
+    told: dict[str, object] = {
+        "tested_on": found.tested_on,
+        "simulation_only": found.simulated,
+        "student_accuracy": result.accuracy,
+        "per_class": _clean(result.per_class),
+    }
+    if args.curve:
+        told["curve"] = [{"labels": n, "student_accuracy": s.accuracy} for n, s in found.curve]
+    if args.out:
+        told["label_model"] = str(args.out)
+    return {**told, "images": used, "seconds": round(result.seconds, 2)}
 
 
 def _say_student(labels: int, student: StudentResult) -> None:

@@ -98,6 +98,7 @@ DUPLICATES = Fault(
     "duplicates",
     "copies of one record",
     label=repeated,
+    copies=True,
     probe="repeats",
     otherwise="An application that saves the same image again.",
 )

@@ -72,6 +72,8 @@ class Fault:
     """The classes that it needs: any, exactly one, or two."""
     renames: bool = False
     """Whether it does nothing but exchange the names of classes, the same way for all records."""
+    copies: bool = False
+    """Whether it puts records in the place of others, whatever their labels."""
     colours: bool = False
     """Whether only colour images show it."""
     probe: str = ""
@@ -89,6 +91,11 @@ class Fault:
     def kind(self) -> Literal["image", "label"]:
         """What it changes."""
         return "label" if self.image is None else "image"
+
+    @property
+    def needs_labels(self) -> bool:
+        """Whether records without labels cannot have it."""
+        return self.kind == "label" and not self.copies
 
     def question(
         self, amount: float | None = None, chosen: Sequence[int] = (), total: int = 0

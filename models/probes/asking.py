@@ -33,6 +33,13 @@ class AskedProbe:
         classes = f" ({', '.join(map(str, fault.chosen))})" if fault.chosen else ""
         return self.probe.says.format(f"{fault.fault.says}{by}{classes}")
 
+    @property
+    def about_labels(self) -> bool:
+        """Whether it means nothing of records without labels."""
+        fault = self.argument.fault
+        of_some = fault is not None and (bool(fault.chosen) or fault.fault.needs_labels)
+        return self.probe.takes == "class" or self.probe.needs_model or of_some
+
     def check(self, shape: tuple[int, int, int], classes: int) -> None:
         """Refuse what cannot be asked of such data.
 

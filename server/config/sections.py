@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from fedlens.accountant.noise import TEST_MODE_VARIABLE, test_mode
 from fedlens.foundation.errors import WrongUse
+from fedlens.foundation.unlabelled import BY_MODEL, NONE, OWN
 from fedlens.models.precision import Precision
 from fedlens.server.config.section import (
     Count,
@@ -101,6 +102,13 @@ MOST_RECORDS = 65_536
 Delta = Annotated[float, Field(ge=LEAST_DELTA, lt=1)]
 
 
+def _where_from(value: str) -> str:
+    named = value.startswith(BY_MODEL) and len(value) > len(BY_MODEL)
+    fix = "give 'own', 'none' or 'model:FILE', a file that `fedlens student --out` wrote"
+    require_valid(value in (OWN, NONE) or named, fix)
+    return value
+
+
 def _planted(value: str) -> str:
     if not value:
         return value
@@ -124,6 +132,13 @@ class DataConfig(Section):
     folder, or ``federation:PATH``."""
     dir: str = ""
     """Folder of the data set's files; empty for the usual places."""
+    labels: Annotated[str, AfterValidator(_where_from)] = OWN
+    """What records are labelled by. ``own``: as they are. ``none``: by nothing, whatever labels the
+    data have; tasks that need labels are left out of a preset. ``model:FILE``: each device names
+    its records by a label model, a file of ``fedlens student --out``, and tells nobody which."""
+    least_confidence: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """With ``labels = "model:FILE"``: least probability, by the label model, of the name that it
+    gives a record. Records that it is less sure of take no part. 0: all take part."""
     users: Count = 1000
     """Enrolled users, N."""
     nodes: Count = 2
@@ -182,6 +197,23 @@ class DataConfig(Section):
         fix = f"the slice {self.slice} has {count} users by data.slices: give that many"
         require(self.users == count, "data.users", self.users, fix)
         return self
+
+    @model_validator(mode="after")
+    def _confidence_is_of_a_model(self) -> DataConfig:
+        fix = "it is of data.labels = 'model:FILE' alone: leave it at 0"
+        holds = not self.least_confidence or bool(self.label_model)
+        require(holds, "data.least_confidence", self.least_confidence, fix)
+        return self
+
+    @property
+    def unlabelled(self) -> bool:
+        """Whether no record has a label."""
+        return self.labels == NONE
+
+    @property
+    def label_model(self) -> str:
+        """The file of the model by which devices name their records; empty for none."""
+        return self.labels.removeprefix(BY_MODEL) if self.labels.startswith(BY_MODEL) else ""
 
     @property
     def everyone(self) -> int:
@@ -274,7 +306,8 @@ class ReleaseConfig(Section):
     """What is drawn from the generator into the store."""
 
     strip: Count = 8
-    """Images a class in a strip: small batches of always the same noise, to compare rounds by."""
+    """Images a class in a strip: small batches of always the same noise, to compare rounds by. Ten
+    times as many of data without labels."""
     every: Count = 1
     """Rounds from one strip (and kept checkpoint) to the next; the last round always has one."""
     samples: Count = 1000

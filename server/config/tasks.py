@@ -43,6 +43,8 @@ class TaskConfig(Section):
     """What tasks after it, and the run's samples, may build on."""
     trains_filter_by: ClassVar[str] = ""
     """Which ``privatizer.trained_by`` it has a part in; empty for a task that trains no filter."""
+    of_labels: ClassVar[bool] = False
+    """Whether it learns nothing of records without labels, whatever its settings."""
     of_all_users: ClassVar[bool] = False
     """Whether its release is a mean over all users, as no trimmed sum is."""
     weights_stepped: ClassVar[bool] = False
@@ -62,6 +64,11 @@ class TaskConfig(Section):
     (sensitivity C, one user or record added or removed). 0 gives no privacy at all."""
     clipping_norm: Positive = 0.3
     """C: L2 bound of one user's update (user mode) or one record's gradient (record mode)."""
+
+    @property
+    def reads_labels(self) -> bool:
+        """Whether it learns nothing of records without labels."""
+        return self.of_labels
 
     @property
     def steps_on_nodes(self) -> int:
@@ -116,6 +123,8 @@ class CriticConfig(TaskConfig):
     """A task whose release the generator learns from in each of its rounds."""
 
     provides = frozenset({needs.GENERATOR_LOSS})
+    releases_class_means: ClassVar[bool] = False
+    """Whether what it releases are the classes' mean features, whose signal can be told."""
 
     generator_steps: Count = 100
     """Generator steps a round."""
@@ -142,6 +151,7 @@ class FrozenConfig(CriticConfig):
     """A critic that is linear in fixed random patch features."""
 
     provides = frozenset({needs.GENERATOR_LOSS, needs.FEATURES})
+    releases_class_means = True
 
     kind: Literal["frozen"] = "frozen"
     faithful_steps: Annotated[int, Field(ge=0)] = 150
@@ -156,6 +166,7 @@ class FocusedConfig(CriticConfig):
     """
 
     requires = frozenset({needs.FEATURES})
+    releases_class_means = True
 
     kind: Literal["focused"] = "focused"
     faithful_steps: Annotated[int, Field(ge=0)] = 150
@@ -221,6 +232,7 @@ class AnnotatorConfig(TaskConfig):
     """
 
     provides = frozenset({needs.LABELS})
+    of_labels = True
 
     kind: Literal["annotator"] = "annotator"
     rounds: Count = 20
@@ -272,6 +284,7 @@ class PrivatizerTaskConfig(TaskConfig):
 
     provides = frozenset({needs.PRIVATIZER})
     trains_filter_by = "rounds"
+    of_labels = True
 
     kind: Literal["privatizer"] = "privatizer"
     rounds: Count = 10
@@ -359,6 +372,13 @@ class ProbeConfig(TaskConfig):
     def released(self) -> str:
         """What the ledger says that a round releases."""
         return f"probe {self.probe}"
+
+    @property
+    def reads_labels(self) -> bool:
+        """Whether the question is about labels, or asks a network that knows them."""
+        from fedlens.models.probes.asking import parse_probe
+
+        return parse_probe(self.probe).about_labels
 
     @property
     def purpose(self) -> str:
@@ -457,6 +477,7 @@ class MomentsConfig(TaskConfig):
     requires = frozenset({needs.SCALES})
     provides = frozenset({needs.PRIVATIZER})
     trains_filter_by = "sums"
+    of_labels = True
 
     kind: Literal["moments"] = "moments"
     noise_multiplier: NoiseMultiplier = 2.0

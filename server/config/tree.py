@@ -21,6 +21,7 @@ from pydantic import (
     model_validator,
 )
 
+from fedlens.foundation.unlabelled import NONE
 from fedlens.server.config import needs
 from fedlens.server.config.aggregation import AggregationConfig
 from fedlens.server.config.privatizer import NoPrivatizer, PrivatizerConfig, PrivatizerSection
@@ -147,7 +148,9 @@ class Config(Section):
 
         A table whose ``kind`` or ``trained_by`` changes starts anew from the defaults of that form,
         but for a task's rounds, q, z and C, which every kind has. A task that a new schedule leaves
-        out is dropped; one that it names anew needs its ``kind`` in ``settings``.
+        out is dropped; one that it names anew needs its ``kind`` in ``settings``. So is a task that
+        needs labels and that ``settings`` does not name, where they set ``data.labels`` to
+        ``none`` and give no schedule; and the filter of samples by the annotator with it.
 
         Raises:
             ConfigError: an unknown key, a value of the wrong type, or one out of range.
@@ -158,6 +161,8 @@ class Config(Section):
         require(isinstance(tasks, Mapping), "tasks", tasks, "give a table of settings")
         _clear_changed_kinds(tree, wanted)
         _merge(tree, wanted)
+        if settings.get("data.labels") == NONE and "schedule" not in settings:
+            _leave_out_labelled(tree, wanted)
         if "schedule" in settings and isinstance(tree["schedule"], str):
             named = {*tree["schedule"].split(), *tasks}
             tree["tasks"] = {name: task for name, task in tree["tasks"].items() if name in named}
@@ -265,6 +270,40 @@ class Config(Section):
         return self
 
     @model_validator(mode="after")
+    def _without_labels_nothing_asks_for_them(self) -> Config:
+        if not self.data.unlabelled:
+            return self
+        labels = self.data.labels
+        asking = [name for name, task in self.planned.items() if task.reads_labels]
+        fix = f"[tasks.{''.join(asking[:1])}] needs labels: leave it out of the schedule"
+        require(not asking, "data.labels", labels, fix)
+        filters = self.privatizer.active and not self.privatizer.asked_run
+        fix = "a filter is trained by what labels say: take one that is trained, or none"
+        require(not filters, "data.labels", labels, fix)
+        fix = "a split goes by how well a model names records: set split.side = 'none'"
+        require(not self.split.active, "data.labels", labels, fix)
+        fault = self.data.fault
+        fix = "records have no labels: plant faults of images, in all of a user's records"
+        require(not (fault and _is_of_labels(fault)), "data.fault", fault, fix)
+        return self
+
+    @model_validator(mode="after")
+    def _the_label_model_names_records_as_they_are(self) -> Config:
+        """One run is built upon at most, and it is of records that nothing changes afterwards."""
+        data = self.data
+        if not data.label_model:
+            return self
+        labels, record = data.labels, self.privacy.unit == "record"
+        for holds, fix in (
+            (not self.privatizer.active, "nodes would filter records that it knows: 'none'"),
+            (not self.split.active, "a run builds on one other run: set split.side = 'none'"),
+            (not data.fault, "faults are planted in records that have names: leave data.fault"),
+            (not record, "what it cost is a user's: set privacy.unit = 'user'"),
+        ):
+            require(holds, "data.labels", labels, fix)
+        return self
+
+    @model_validator(mode="after")
     def _the_bayesian_budget_has_its_norms(self) -> Config:
         privacy = self.privacy
         known = privacy.unit == "user" and privacy.norms_share > 0 and self.noised
@@ -316,6 +355,24 @@ def _merge(tree: dict[str, Any], wanted: Mapping[str, Any]) -> None:
             _merge(tree[key], value)
         else:
             tree[key] = value
+
+
+def _leave_out_labelled(tree: dict[str, Any], wanted: Mapping[str, Any]) -> None:
+    """Take tasks out of a preset that need labels, but for those that somebody asks for."""
+    tasks, asked = tree["tasks"], wanted.get("tasks", {})
+    given = tree["schedule"]
+    names = given.split() if isinstance(given, str) else list(given)
+    spare = [name for name in names if name not in asked and task_config(tasks[name]).reads_labels]
+    tree["schedule"] = " ".join(name for name in names if name not in spare)
+    tree["tasks"] = {name: table for name, table in tasks.items() if name not in spare}
+    if spare and "agreement" not in wanted.get("release", {}):
+        tree["release"]["agreement"] = 0.0
+
+
+def _is_of_labels(faults: str) -> bool:
+    from fedlens.models.faults.planting import parse_faults  # brings PyTorch
+
+    return any(one.chosen or one.fault.needs_labels for one in parse_faults(faults))
 
 
 def _clear_changed_kinds(tree: dict[str, Any], wanted: Mapping[str, Any]) -> None:

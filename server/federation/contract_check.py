@@ -21,9 +21,11 @@ from fedlens.client.contract import (
 )
 from fedlens.client.messages import Description
 from fedlens.foundation.errors import FedlensError
+from fedlens.foundation.unlabelled import BY_MODEL
+from fedlens.models.label_models import LabelModelError, read_label_model
 from fedlens.models.shapes import ImageShape
 from fedlens.server.config.section import require
-from fedlens.server.config.tree import Config
+from fedlens.server.config.tree import Config, ConfigError
 
 OWN_DATA = "nodes' own data"
 
@@ -67,6 +69,7 @@ def check_run(config: Config) -> None:
     agreed = f"the contract of {contract.name} says"
     unit = config.privacy.unit
     require(unit == contract.unit, "privacy.unit", unit, f"{agreed} {contract.unit!r}")
+    _check_labels(config, contract)
     for name, task in config.planned.items():
         kinds, z = contract.tasks, contract.least_noise_multiplier
         fix = f"{agreed} {', '.join(kinds)} alone"
@@ -75,6 +78,20 @@ def check_run(config: Config) -> None:
         require(noise >= z, f"tasks.{name}.noise_multiplier", noise, f"{agreed} {z} at least")
         most = contract.largest_sampling_rate
         require(rate <= most, f"tasks.{name}.sampling_rate", rate, f"{agreed} {most} at most")
+
+
+def _check_labels(config: Config, contract: FederationContract) -> None:
+    """Hold what the run says of labels against the contract."""
+    labels, agreed = config.data.labels, f"the contract of {contract.name} says"
+    given = labels
+    if path := config.data.label_model:
+        try:
+            given = f"{BY_MODEL}{read_label_model(path).digest}"
+        except LabelModelError as error:
+            raise ConfigError(f"data.labels = {labels!r} cannot be used: {error}") from None
+    require(given == contract.labels, "data.labels", labels, f"{agreed} {contract.labels!r}")
+    sure, least = config.data.least_confidence, contract.least_confidence
+    require(sure == least, "data.least_confidence", sure, f"{agreed} {least:g}")
 
 
 @dataclass(frozen=True)
@@ -112,6 +129,12 @@ def agree_schema(described: Sequence[Description], config: Config) -> Schema:
             f"prepare the data under one federation.toml and name it: data.name={PREFIX}:/PATH"
         )
     schema = said[0][0]
+    if config.data.unlabelled and schema.classes > 1:
+        raise EnrolmentError(
+            f"data.labels = 'none', and the nodes' records have {schema.classes} classes: prepare "
+            'them under a federation.toml with labels = "none" and name it: '
+            f"data.name={PREFIX}:/PATH"
+        )
     if hidden and schema.sensitive_classes == 1:
         raise EnrolmentError(f"{hidden!r} has 1 classes, so there is nothing to hide")
     return schema

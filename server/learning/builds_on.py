@@ -1,4 +1,4 @@
-"""What a run builds on: another run's filter, or the model of a private split, and their cost."""
+"""What a run builds on: another run's filter, split or label model, and what that cost."""
 
 from __future__ import annotations
 
@@ -6,6 +6,12 @@ from fedlens.accountant.events import Event
 from fedlens.accountant.ledger.prior import PriorReleases
 from fedlens.client.contract import PREFIX
 from fedlens.server.config.tree import Config
+from fedlens.server.learning.label_models import (
+    NamingCost,
+    check_label_model,
+    kept_naming,
+    naming_releases,
+)
 from fedlens.server.learning.pretrained_filter import (
     PretrainedFilter,
     check_filter,
@@ -22,10 +28,12 @@ def check_earlier(config: Config) -> None:
     """Refuse a new run that cannot build on what it names, before nodes are asked anything.
 
     Raises:
-        ConfigError, PopulationError: as `check_filter`, `check_split` and `check_probed_models`.
+        ConfigError, PopulationError: as `check_filter`, `check_split`, `check_label_model` and
+            `check_probed_models`.
     """
     check_filter(config)
     check_split(config)
+    check_label_model(config)
     check_probed_models(config)
 
 
@@ -40,7 +48,10 @@ def released_before(config: Config) -> list[Event]:
         named.append(named_filter(taken))
     if config.split.active:
         named.append(named_model(config))
-    return [event for one in named for event in one.released(one.opened()[0]).in_bulk]
+    found = [one.released(one.opened()[0]) for one in named]
+    if by_model := naming_releases(config):
+        found.append(by_model)
+    return [event for one in found for event in one.in_bulk]
 
 
 def load_prior(directory: RunDirectory) -> PriorReleases | None:
@@ -75,5 +86,5 @@ def _made_up(config: Config) -> str:
     )
 
 
-def _load_given(directory: RunDirectory) -> PretrainedFilter | PrivateSplit | None:
-    return kept_pretrained(directory) or kept_split(directory)
+def _load_given(directory: RunDirectory) -> PretrainedFilter | PrivateSplit | NamingCost | None:
+    return kept_pretrained(directory) or kept_split(directory) or kept_naming(directory)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from fedlens.server.config.mechanism import release_deviation
-from fedlens.server.config.tasks import FocusedConfig, FrozenConfig, TaskConfig
+from fedlens.server.config.tasks import TaskConfig
 from fedlens.server.config.tree import Config
 from fedlens.store.worth import NOISE_BELOW
 
@@ -41,10 +41,8 @@ def expected_signals(config: Config, classes: int, records: float) -> tuple[floa
 
 def _noise(config: Config, classes: int, records: float) -> float | None:
     """Squared noise to expect in a class's distance from the mean, along the focus."""
-    looks = [
-        task for task in config.critics.values() if isinstance(task, FrozenConfig | FocusedConfig)
-    ]
-    components = [task.components for task in looks if isinstance(task, FocusedConfig)]
+    looks = [task for task in config.critics.values() if task.releases_class_means]
+    components = [task.framed_components for task in looks if task.framed_components]
     if not components:
         return None
     mass = _kept(config, looks[0], classes, records) / classes

@@ -18,6 +18,7 @@ from fedlens.accountant.account import Spending, statement
 from fedlens.accountant.statement import promise
 from fedlens.foundation.dates import day_of
 from fedlens.foundation.profile import timed
+from fedlens.foundation.unlabelled import UNLABELLED
 from fedlens.models.shapes import as_pixels
 from fedlens.server.config.schedule import total_rounds
 from fedlens.server.config.tree import Config
@@ -47,6 +48,8 @@ from fedlens.store import (
 
 SEEDS: dict[Purpose, int] = {"strip": 1_000_003, "curated": 2_000_003, "faithful": 5_000_003}
 """Of a batch's noise, over the run's seed."""
+UNLABELLED_STRIPS = 10
+"""Times as many images as of one class that a strip has of data without labels."""
 
 
 def guarantees_something(config: Config) -> bool:
@@ -61,6 +64,8 @@ def provenance(config: Config, purpose: Purpose, worth: Worth = "not judged") ->
         parts.append(purpose.upper())
     if worth != "not judged":
         parts.append(worth.upper())
+    if config.data.unlabelled:
+        parts.append(UNLABELLED.upper())
     if config.split.active:
         parts.append("USERS ON ONE SIDE OF A SPLIT")
     if config.data.fault:
@@ -184,12 +189,15 @@ class Publication(RunObserver):
         """
         settings, strip = self._config.release, purpose == "strip"
         sampler = sampler.unfiltered() if strip else sampler
-        each = settings.strip if strip else -(-settings.samples // sampler.shown_classes)
+        labelled = not self._config.data.unlabelled
+        each = settings.strip * (1 if labelled else UNLABELLED_STRIPS)
+        each = each if strip else -(-settings.samples // sampler.shown_classes)
         labels = torch.arange(sampler.shown_classes).repeat(each)
         labels = labels if strip else labels[: settings.samples]
         seed = self._config.seed + SEEDS[purpose]
         drawn = sampler.judged(sampler.asked(labels, seed), seed)
-        records = sample_records(labels, drawn, None if strip else sampler.order(len(labels), seed))
+        order = None if strip else sampler.order(len(labels), seed)
+        records = sample_records(labels, drawn, order, labelled=labelled)
         private = guarantees_something(self._config)
         figures = {name: getattr(spending, name) for name in FIGURES}
         batch = BatchRecord(
@@ -235,8 +243,12 @@ class Publication(RunObserver):
         return self._store.presence(self._run_id)
 
 
-def sample_records(labels: Tensor, drawn: Drawn, order: Tensor | None = None) -> list[SampleRecord]:
+def sample_records(
+    labels: Tensor, drawn: Drawn, order: Tensor | None = None, *, labelled: bool = True
+) -> list[SampleRecord]:
     """The samples of a batch, with the annotator's opinion where there is one.
+
+    Where the data are not ``labelled``, they were requested for no class.
 
     ``order`` int64 [n] says which stands where. Samples are numbered as they stand, and annotators
     see numbers: of classes in turn the number would tell the class that they are not to know.
@@ -249,7 +261,10 @@ def sample_records(labels: Tensor, drawn: Drawn, order: Tensor | None = None) ->
         triples = [triples[place] for place in order.tolist()]
     return [
         SampleRecord.from_pixels(
-            position=i, requested_class=label, pixels=image, agreement=agreement
+            position=i,
+            requested_class=label if labelled else None,
+            pixels=image,
+            agreement=agreement,
         )
         for i, (label, image, agreement) in enumerate(triples)
     ]

@@ -18,10 +18,12 @@ from fedlens.client.users.protocol import ArrayUsers, LocalData, LocalUsers, Row
 from fedlens.data.registry import Dataset, load
 from fedlens.data.sensitive import SensitiveValues, sensitive_values_of
 from fedlens.foundation.errors import WrongUse
+from fedlens.foundation.unlabelled import OWN
 from fedlens.models.faults.planting import SOUND, PlantedFault, faulty_users, parse_faults
 from fedlens.server.config.loading import read_run_config
 from fedlens.server.config.slices import parse_slices
 from fedlens.server.config.tree import Config, DataConfig
+from fedlens.simulations.federation.labels import labelled_as
 from fedlens.simulations.federation.partitions import Partition, partition
 
 # Users of a simulation some of whom hold faulty records: planted, to learn what would be seen.
@@ -107,8 +109,12 @@ MOST_SHARES = 4
 
 @lru_cache(maxsize=2)
 def simulated_federation(data: DataConfig, seed: int) -> tuple[Dataset, Partition]:
-    """A data set dealt out to users; the same for the same arguments, in any process."""
-    dataset = load(data.name, data.dir or None)
+    """A data set dealt out to users; the same for the same arguments, in any process.
+
+    Whoever the records are dealt to by their own labels, they are labelled as ``data.labels`` says.
+    """
+    needed = data.labels == OWN or data.scheme in ("dirichlet", "classes")
+    dataset = load(data.name, data.dir or None, labelled=needed)
     dealt = partition(
         dataset.train_labels,
         users=data.everyone,
@@ -120,7 +126,7 @@ def simulated_federation(data: DataConfig, seed: int) -> tuple[Dataset, Partitio
         samples_per_user=data.samples_per_user or None,
         seed=seed,
     )
-    return dataset, dealt
+    return labelled_as(data, dataset, dealt)
 
 
 @lru_cache(maxsize=2)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
-from fedlens.simulations.plots.run import BACKGROUND, INK, letters
+from fedlens.simulations.plots.run import BACKGROUND, INK, letters, sheet_columns
 
 WIDE, GAP, LINE = 460, 14, 18
 """Pixels: of a sheet, about; between sheets; of a line of text."""
@@ -79,10 +79,11 @@ def _drawn(sheet: Sheet, rows: int) -> Image.Image:
 def _tiled(sheet: Sheet, rows: int) -> NDArray[np.uint8]:
     """uint8 [rows x height, classes x width, 3]."""
     _, _, height, width = sheet.images.shape
-    classes = sorted(set(sheet.labels.tolist()))
+    labels, _ = sheet_columns(sheet.labels)
+    classes = sorted(set(labels.tolist()))
     tile = np.full((rows * height, len(classes) * width, 3), LACKING, np.uint8)
     for column, name in enumerate(classes):
-        for row, image in enumerate(sheet.images[sheet.labels == name][:rows]):
+        for row, image in enumerate(sheet.images[labels == name][:rows]):
             there = slice(row * height, (row + 1) * height)
             tile[there, column * width : (column + 1) * width] = np.moveaxis(image, 0, 2)
     return tile

@@ -18,6 +18,8 @@ from fedlens.store import RoundRecord
 
 SCALE = 2
 MARGIN = 24
+GRID_COLUMNS = 10
+"""Of a sheet of samples without classes."""
 BACKGROUND, INK = (250, 250, 248), (60, 60, 60)
 
 
@@ -28,11 +30,13 @@ def contact_sheet(
 
     Args:
         images: uint8 [n, c, h, w].
-        labels: requested class of each, int64 [n].
-        rows: samples a class at most.
+        labels: requested class of each, int64 [n]; -1 of all that are unlabelled, which have a
+            grid without names.
+        rows: samples a class at most, or of the grid.
         caption: provenance, which every sheet carries.
         path: PNG file to write.
     """
+    labels, names = sheet_columns(labels)
     classes = sorted(set(labels.tolist()))
     side = images.shape[2] * SCALE
     width, height = side * len(classes), side * rows
@@ -41,13 +45,24 @@ def contact_sheet(
     sheet = Image.new("RGB", (width, height + MARGIN + 14 * len(lines) + 8), BACKGROUND)
     pen = ImageDraw.Draw(sheet)
     for column, name in enumerate(classes):
-        pen.text((column * side + side // 2 - 3, 6), str(name), fill=INK, font=font)
+        pen.text((column * side + side // 2 - 3, 6), names[column], fill=INK, font=font)
         for row, image in enumerate(images[labels == name][:rows]):
             sheet.paste(_enlarged(image), (column * side, MARGIN + row * side))
     for number, line in enumerate(lines):
         pen.text((4, MARGIN + height + 4 + 14 * number), line, fill=INK, font=font)
     path.parent.mkdir(parents=True, exist_ok=True)
     sheet.save(path)
+
+
+def sheet_columns(labels: NDArray[np.int64]) -> tuple[NDArray[np.int64], list[str]]:
+    """The column of each sample, int64 [n], and what stands above each column.
+
+    Args:
+        labels: requested classes, int64 [n]; -1 of unlabelled samples, which fill a grid in turn.
+    """
+    if (labels >= 0).any():
+        return labels, [str(name) for name in sorted(set(labels.tolist()))]
+    return np.arange(len(labels)) % GRID_COLUMNS, [""] * GRID_COLUMNS
 
 
 def letters(size: int) -> ImageFont.FreeTypeFont:

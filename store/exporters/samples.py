@@ -17,7 +17,8 @@ class LabelledSample:
     sample_id: int
     run_id: str
     round: int
-    requested_class: int
+    requested_class: int | None
+    """``None`` where the data have no labels."""
     provenance: str
     """The label shown beside the sample, in words."""
     sha256: str

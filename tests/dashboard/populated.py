@@ -49,12 +49,14 @@ def picture(class_: int, random: np.random.Generator) -> NDArray[np.uint8]:
     return light.astype(np.uint8)[None]
 
 
-def samples(count: int, seed: int) -> list[SampleRecord]:
-    """Pictures of the classes in turn."""
+def samples(count: int, seed: int, *, labelled: bool = True) -> list[SampleRecord]:
+    """Pictures of the classes in turn, requested for these or for none."""
     random = np.random.default_rng(seed)
     return [
         SampleRecord.from_pixels(
-            position=i, requested_class=i % CLASSES, pixels=picture(i % CLASSES, random)
+            position=i,
+            requested_class=i % CLASSES if labelled else None,
+            pixels=picture(i % CLASSES, random),
         )
         for i in range(count)
     ]
@@ -96,7 +98,9 @@ def add_run(store: Store, run_id: str = "run-1", **changes: Any) -> None:
     store.create_run(RunRecord(**fields | changes))
 
 
-def add_round(store: Store, run_id: str, round_: int, *, private: bool = True) -> None:
+def add_round(
+    store: Store, run_id: str, round_: int, *, private: bool = True, labelled: bool = True
+) -> None:
     """A round with its ledger row, metrics and strip."""
     event = {
         "unit": "user",
@@ -134,7 +138,7 @@ def add_round(store: Store, run_id: str, round_: int, *, private: bool = True) -
             )
         ]
     )
-    add_batch(store, run_id, round_, "strip", 40, private=private)
+    add_batch(store, run_id, round_, "strip", 40, private=private, labelled=labelled)
 
 
 def add_batch(
@@ -145,6 +149,7 @@ def add_batch(
     count: int,
     *,
     private: bool = True,
+    labelled: bool = True,
     **changes: Any,
 ) -> int:
     """A batch of pictures drawn after a round."""
@@ -160,17 +165,23 @@ def add_batch(
         provenance="SYNTHETIC" if private else "SYNTHETIC · NOT PRIVATE",
         **fields,
     )
-    return store.add_batch(record, samples(count, seed=round_))
+    return store.add_batch(record, samples(count, seed=round_, labelled=labelled))
 
 
 def whole_run(
-    store: Store, run_id: str = "run-1", *, private: bool = True, count: int = 60, **changes: Any
+    store: Store,
+    run_id: str = "run-1",
+    *,
+    private: bool = True,
+    count: int = 60,
+    labelled: bool = True,
+    **changes: Any,
 ) -> None:
     """A run with three rounds and a release batch."""
     add_run(store, run_id, private=private, **changes)
     for round_ in (1, 2, 3):
-        add_round(store, run_id, round_, private=private)
-    add_batch(store, run_id, 3, "curated", count, private=private)
+        add_round(store, run_id, round_, private=private, labelled=labelled)
+    add_batch(store, run_id, 3, "curated", count, private=private, labelled=labelled)
 
 
 def add_project(store: Store, run_id: str = "run-1", **changes: Any) -> int:

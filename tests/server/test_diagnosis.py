@@ -349,3 +349,20 @@ def test_power_says_beforehand_that_more_users_and_more_budget_see_smaller_share
     assert shares[500, 0.2] is None or shares[500, 0.2] > shares[500, 1.0]
     assert shares[500, 1.0] > shares[1000, 1.0] > 0
     assert main(["power", "--users", "none"]) == 2
+
+
+def test_without_labels_a_fault_of_images_is_named_and_none_of_labels_tried(config, tmp_path):
+    """A run whose records have no labels, with a third of its users' images negatives."""
+    settings = {**SMALL, "data.labels": "none", "data.fault": "invert:0.34"}
+    settings |= {"tasks.warmup.generator_steps": 2, "tasks.critic.generator_steps": 2}
+    settings |= {"release.samples": 20}
+    quick = {key: value for key, value in settings.items() if "annotator" not in key}
+    run = fedlens.simulate("demo", settings=quick, out=tmp_path / "run", student=False)
+    found = fedlens.diagnose(run, images=IMAGES)
+    assert [one.fault for one in found.findings] == ["invert"]
+    assert found.findings[0].classes == ()
+    assert found.findings[0].probe == ""  # it would ask a network that knows classes
+    tried = set(found.smallest_detectable)
+    assert tried == {name for name in FAULTS if not FAULTS[name].colours} - {
+        "swap_labels", "shift_labels", "random_labels", "missing_class", "frequent_class"
+    }  # fmt: skip
