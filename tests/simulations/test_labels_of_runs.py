@@ -47,7 +47,8 @@ def kept(tmp_path_factory):
     run = open_run(out)
     labels = tuple(LabelRecord(key=str(c), name=f"class {c}") for c in range(CLASSES))
     with open_store(run.store) as store:
-        project = store.create_project(ProjectRecord(name="digits", run_id=run.id, labels=labels))
+        record = ProjectRecord(name="digits", run_id=run.id, labels=labels)
+        project = store.create_project(record, even_noise=True)
         ids = [label.label_id for label in store.labels(project)]
         user = store.ensure_user("ann")
         for sample in store.queue(project, user, 100):
