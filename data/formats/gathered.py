@@ -46,6 +46,7 @@ from fedlens.data.labelled.labels import (
     numbered,
     owner_number,
     parts_of,
+    published_parts,
     value_order,
 )
 from fedlens.data.labelled.pictures import (
@@ -312,17 +313,7 @@ def split_records(name: str, seed: int) -> Split:
         notes=notes,
     )
     parts = [one for one in order for _ in groups[one].labels] if has_test else None
-    return deal(own, seed, None if parts is None else _published(parts, seed))
-
-
-def _published(parts: list[str], seed: int) -> NDArray[np.int64]:
-    """For filters (0), attackers (1) or scoring (2), by the parts of who published them."""
-    names = np.array(parts)
-    found = np.select([names == TEST, names == VALIDATION], [TEST_PART, 1], 0)
-    if VALIDATION not in parts:
-        rows = np.random.default_rng(seed).permutation(np.flatnonzero(names != TEST))
-        found[rows[len(rows) // 2 :]] = 1
-    return found.astype(np.int64)
+    return deal(own, seed, None if parts is None else published_parts(parts, seed))
 
 
 def _asked(

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fedlens.data.formats.records import TEST, VALIDATION
 from fedlens.privatizers.private_data import PrivateData, PrivateDataError, Split
 
 MOST_VALUES = {"utility": 1000, "sensitive": 100}
@@ -94,6 +95,19 @@ def parts_of(keys: Sequence[bytes], seed: int) -> NDArray[np.int64]:
     return np.where(
         shares < TEST_SHARE, TEST_PART, np.where(shares < TEST_SHARE + TRAIN_SHARE, 0, 1)
     )
+
+
+def published_parts(parts: list[str], seed: int) -> NDArray[np.int64]:
+    """For filters (0), attackers (1) or scoring (2), by the parts of who published them.
+
+    Without a validation part attackers have half of the training records.
+    """
+    names = np.array(parts)
+    found = np.select([names == TEST, names == VALIDATION], [TEST_PART, 1], 0)
+    if VALIDATION not in parts:
+        rows = np.random.default_rng(seed).permutation(np.flatnonzero(names != TEST))
+        found[rows[len(rows) // 2 :]] = 1
+    return found.astype(np.int64)
 
 
 def deal(own: OwnRecords, seed: int, parts: NDArray[np.int64] | None = None) -> Split:
