@@ -86,8 +86,8 @@ def expectation(config: Config, classes: int, records: float) -> str:
         return f"expect more than noise: {held} are enough for {classes} classes and this noise"
     enough = users * math.sqrt(_odds(ENOUGH) / _odds(hard))
     return (
-        f"expect samples where classes look as different as digits do; where they hardly differ, "
-        f"{held} are few for this noise, and about {_rounded(enough):,} would do"
+        f"expect samples that show classes as different as digits are; for classes that hardly "
+        f"differ {held} are few with this noise: about {_rounded(enough):,} would do"
     )
 
 
