@@ -137,6 +137,12 @@ class FederationContract(_Table):
             raise ValueError("least_confidence is of labels = 'model:SHA256' alone: leave it out")
         return self
 
+    @model_validator(mode="after")
+    def _can_be_met_by_a_run(self) -> FederationContract:
+        if self.label_model and self.unit == "record":
+            raise ValueError("labels = 'model:SHA256' is of unit = 'user' alone: take that")
+        return self
+
     @property
     def unlabelled(self) -> bool:
         """Whether no record has a label; networks see one class, which is none."""

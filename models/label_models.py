@@ -27,6 +27,7 @@ from fedlens.models.weights import load_vector, to_vector
 
 FORMAT = "fedlens-label-model-1"
 MOST_BYTES = 256 * 2**20
+MOST_NAMES, LONGEST_NAME = 1000, 200
 CHUNK = 500
 """Images that are named at once."""
 
@@ -142,11 +143,21 @@ def _require_stored(archive: zipfile.ZipFile) -> None:
         raise ValueError("compressed")
 
 
+def _require_names(names: Sequence[str]) -> None:
+    """A network is built for them, and people read them."""
+    fit = all(len(name) <= LONGEST_NAME and name.isprintable() for name in names)
+    if not (1 <= len(names) <= MOST_NAMES and len(set(names)) == len(names) and fit):
+        raise ValueError("classes")
+
+
 def _read(weights: NDArray[Any], facts: Mapping[str, Any], digest: str) -> LabelModel:
     channels, height, width = (int(side) for side in facts["shape"])
     names = tuple(str(name) for name in facts["classes"])
     if facts["format"] != FORMAT or not np.isfinite(weights).all():
         raise ValueError(facts["format"])
+    _require_names(names)
+    if not isinstance(facts["origin"], dict):
+        raise TypeError("origin")
     network = build_student(facts["architecture"], (channels, height, width), len(names))
     load_vector(network, weights.astype(np.float32))
     network.eval().requires_grad_(False)

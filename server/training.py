@@ -18,7 +18,7 @@ from fedlens.server.config.tree import Config
 from fedlens.server.federation.enrolment import enrol
 from fedlens.server.federation.membership import Membership, UserRegistry, registry_of
 from fedlens.server.generation.compute import generator_way
-from fedlens.server.learning.forecast import expectation
+from fedlens.server.learning.forecast import RECORDS, expectation
 from fedlens.server.learning.label_models import check_names, naming_cost
 from fedlens.server.learning.learner import Learner
 from fedlens.server.learning.pretrained_filter import pretrained_filter
@@ -40,8 +40,6 @@ from fedlens.server.run.place import bind, check_place
 from fedlens.store import Coverage, open_store
 
 logger = logging.getLogger(__name__)
-RECORDS = 32
-"""Records that a user of a federation contributes where nothing declares it."""
 
 
 @dataclass(frozen=True)

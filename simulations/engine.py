@@ -19,7 +19,7 @@ from fedlens.foundation.profile import timed
 from fedlens.server.config.tree import Config
 from fedlens.server.generation.compute import training_threads, usable_cores
 from fedlens.server.learning.builds_on import with_cost
-from fedlens.server.learning.forecast import expectation
+from fedlens.server.learning.forecast import RECORDS, expectation
 from fedlens.server.ledger.plan import noise_source
 from fedlens.server.round.publication import guarantees_something
 from fedlens.server.round.status import OnProgress
@@ -349,7 +349,10 @@ def what_to_expect(config: Config) -> str:
     dataset, dealt = simulated_federation(config.data, config.seed)
     if config.privatizer.pairs:
         return ""
-    return expectation(config, dataset.classes, float(dealt.sizes.mean()))
+    # how much real people hold is theirs: of what somebody brought it goes by what is declared
+    public = spec_of(config.data.name).public
+    held = float(dealt.sizes.mean()) if public else config.data.records_per_user or RECORDS
+    return expectation(config, dataset.classes, held)
 
 
 def describe_noise(config: Config) -> str:

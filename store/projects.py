@@ -73,10 +73,10 @@ def _require_lines(record: ProjectRecord) -> None:
 
 
 def _require_worth(session: Session, record: ProjectRecord) -> None:
-    mine = (BatchTable.run_id == record.run_id, BatchTable.purpose == record.purpose)
-    newest = select(BatchTable.fidelity).where(*mine).order_by(BatchTable.batch_id.desc()).limit(1)
-    fidelity = session.scalars(newest).one_or_none()
-    if fidelity and worth_of(fidelity) == "noise":
+    mine = BatchTable.run_id == record.run_id
+    batches = select(BatchTable.fidelity).where(mine).order_by(BatchTable.batch_id)
+    judged = [fidelity for fidelity in session.scalars(batches) if fidelity]
+    if judged and worth_of(judged[-1]) == "noise":
         raise StoreError(
             f"run_id = {record.run_id!r}: its samples are noise and show nothing of the data, so "
             "labels of them would be made up; label a run with more users or a larger ε, or say "

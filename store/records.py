@@ -219,13 +219,12 @@ class BatchRecord:
         check_text(self, "checkpoint_sha256", "provenance")
         check_spending(self)
         _check_shares("rejected", self.rejected)
-        signal = {name: share for name, share in self.fidelity.items() if name != RECOGNISED}
-        _check_shares("fidelity", signal)
+        _check_shares("fidelity", self.fidelity, RECOGNISED)
 
 
-def _check_shares(field_name: str, shares: Mapping[str, float]) -> None:
+def _check_shares(field_name: str, shares: Mapping[str, float], *others: str) -> None:
     for name, share in shares.items():
-        require(name.isdigit(), field_name, name, "name classes by their numbers")
+        require(name.isdigit() or name in others, field_name, name, "name classes by their numbers")
         require(0 <= share <= 1, f"{field_name}[{name!r}]", share, "give a share from 0 to 1")
 
 

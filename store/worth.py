@@ -25,7 +25,7 @@ def worth_of(fidelity: Mapping[str, float]) -> Worth:
     Args:
         fidelity: as `fedlens.store.BatchRecord.fidelity`.
     """
-    if not fidelity:
+    if not fidelity.keys() - {RECOGNISED}:
         return "not judged"
     if signal_of(fidelity) < NOISE_BELOW:
         return "noise"

@@ -18,6 +18,7 @@ from fedlens.accountant.ledger.ledger import Ledger
 
 HEADER = "builds_on"
 """Under which key of a run's ledger header it stands."""
+MOST_UNRUN = 1_000_000
 
 
 class Release(NamedTuple):
@@ -149,7 +150,11 @@ class PriorReleases:
 
         Raises:
             EventError: an event is not one we know.
+            ValueError: more rounds are said to be left than any run plans.
         """
+        left = sum(int(n) for _, n in record.get("unrun", []))
+        if not 0 <= left <= MOST_UNRUN:
+            raise ValueError(f"{left} rounds that were not run; at most {MOST_UNRUN}")
         releases = [
             Release(int(number), event_from_json(group["event"]), str(entry))
             for group in record["releases"]

@@ -25,6 +25,7 @@ from fedlens.client.users.protocol import NodeDataError, is_simulated
 ROUNDS = "fedlens.rounds"
 """Record of a node's context: the last round of record mode that it took, of which run."""
 _KEPT_SECONDS = 24 * 3600
+LASTING = "round-"
 
 
 class TakenBefore(NodeDataError):
@@ -46,18 +47,24 @@ def take_round(request: TrainRequest, context: Context) -> None:
         raise TakenBefore(f"round {request.round} was asked for again, or out of its order")
     if not is_simulated(context):  # simulated nodes answer one message after another
         forget_old_marks()
-        take_once(request.key, f"round {request.round} of node {context.node_id}")
+        take_once(request.key, f"round {request.round} of node {context.node_id}", lasting=True)
     context.state[ROUNDS] = ConfigRecord({"run": run, "round": request.round})
 
 
-def take_once(secret: bytes, step: str) -> None:
+def take_once(secret: bytes, step: str, *, lasting: bool = False) -> None:
     """Take a step of the sum, or of the run, that a secret belongs to.
+
+    Args:
+        secret: of the sum or the run.
+        step: in words.
+        lasting: keep the mark for as long as the machine runs: a run has no end that a node knows.
 
     Raises:
         TakenBefore: it was taken, in this process or another of the node's.
         NodeDataError: the folder of marks is not the node's own.
     """
-    mark = _folder() / hashlib.sha256(secret + step.encode("ascii")).hexdigest()
+    name = hashlib.sha256(secret + step.encode("ascii")).hexdigest()
+    mark = _folder() / (LASTING + name if lasting else name)
     try:
         os.close(os.open(mark, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
     except FileExistsError:
@@ -65,10 +72,10 @@ def take_once(secret: bytes, step: str) -> None:
 
 
 def forget_old_marks() -> None:
-    """Remove marks of sums that ended long ago."""
+    """Remove marks of sums that ended long ago; not those that last."""
     before = time.time() - _KEPT_SECONDS
     for mark in _folder().iterdir():
-        if mark.stat().st_mtime < before:
+        if not mark.name.startswith(LASTING) and mark.stat().st_mtime < before:
             mark.unlink(missing_ok=True)
 
 

@@ -35,7 +35,13 @@ def write_index(
     owners: NDArray[np.int64] = np.load(folder / "owners.part", mmap_mode="r")
     ids = np.unique(owners)
     if roster is not None:
-        ids = np.unique(np.concatenate([ids, _enrolled(folder, roster, secret)]))
+        enrolled = np.unique(_enrolled(folder, roster, secret))
+        if contract.least_confidence and not np.isin(ids, enrolled).all():
+            raise IdentityError(
+                f"--roster {roster}: lacks users whose records the label model is sure of; name "
+                "all users there, or who is enrolled would tell what their records show"
+            )
+        ids = np.union1d(ids, enrolled)
     places = np.searchsorted(ids, owners)
     order = np.argsort(places, kind="stable").astype("<i8")
     counts = np.bincount(places, minlength=len(ids))

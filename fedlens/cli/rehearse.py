@@ -54,13 +54,22 @@ def _stand_in(args: argparse.Namespace) -> dict[str, object]:
     """Settings of the data: what stands in, and how many hold it."""
     from fedlens.client.contract import read_contract
     from fedlens.data.stand_in import stand_in_name
+    from fedlens.foundation.errors import WrongUse
+    from fedlens.foundation.unlabelled import NONE
 
+    for name in ("users", "records"):
+        if getattr(args, name) is not None and getattr(args, name) < 1:
+            raise WrongUse(f"--{name} {getattr(args, name)}: give at least 1")
     config = _asked(args)
+    agreed: dict[str, object] = {}
     side, channels, classes = args.side, 3 if args.colour else 1, args.classes
     if args.contract is not None:
         contract = read_contract(args.contract)
         (channels, side, _), classes = contract.shape, len(contract.classes)
-    users = args.users or config.data.users
+        agreed = {"privacy.unit": contract.unit, "data.records_per_user": contract.records_per_user}
+        agreed |= {"data.labels": NONE} if contract.unlabelled else {}
+        config = config.updated(agreed)
+    users = config.data.users if args.users is None else args.users
     record_mode = config.privacy.unit == "record"
     records = users * (config.data.records_per_node if record_mode else args.records)
     return {
@@ -68,6 +77,7 @@ def _stand_in(args: argparse.Namespace) -> dict[str, object]:
         "data.users": users,
         "data.scheme": "iid",
         "data.samples_per_user": 0,
+        **agreed,
     }
 
 

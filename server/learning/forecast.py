@@ -18,6 +18,8 @@ HARD, EASY = 0.005, 0.1
 hardly differ (faces by gender, 0.004; ultrasound, 0.008) and in digits and clothes (0.05 to 0.13).
 """
 
+RECORDS = 32
+"""Records that a user contributes where nothing declares it."""
 ENOUGH = 0.5
 """Signal that is enough for pictures whose classes hardly differ."""
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from fedlens.accountant.events import EventError
 from fedlens.accountant.ledger.ledger import Ledger
 from fedlens.accountant.ledger.prior import HEADER, PriorReleases
 from fedlens.accountant.wording import shown
@@ -26,6 +27,7 @@ from fedlens.server.ledger.run_ledger import spending_of
 from fedlens.server.run.directory import RunDirectory, RunDirectoryError
 
 FILE = "label-model.json"
+UNTOLD = "it does not say what the run behind it cost; write it anew with `fedlens student --out`"
 
 
 @dataclass(frozen=True)
@@ -157,19 +159,37 @@ def kept_naming(directory: RunDirectory) -> NamingCost | None:
 
 def _taken(config: Config) -> NamingCost:
     model = _read(config)
-    prior, origin = _prior(config, model), model.origin
-    if _private(config) and not origin["private"]:
+    prior, origin = _prior(config, model), _Origin.of(config, model)
+    if _private(config) and not origin.private:
         raise _refused(
             config,
             "it learned from samples of a run without noise or with repeatable noise, so it may "
             "tell of single people, and this run promises that nothing does; train it again with "
             "noise",
         )
-    if origin["unit"] != config.privacy.unit:
-        raise _refused(config, f"its run protects a {origin['unit']}, and this run a user")
+    if origin.unit != config.privacy.unit:
+        raise _refused(config, f"its run protects a {origin.unit}, and this run a user")
     check_affordable(config, prior.in_bulk)
     check_room(config, prior)
-    return NamingCost(model.digest, prior, float(origin["epsilon"]), float(origin["delta"]))
+    return NamingCost(model.digest, prior, origin.epsilon, origin.delta)
+
+
+class _Origin(NamedTuple):
+    """What a label model's file says of the run whose samples it learned from."""
+
+    private: bool
+    unit: str
+    epsilon: float
+    delta: float
+
+    @classmethod
+    def of(cls, config: Config, model: LabelModel) -> _Origin:
+        facts = model.origin
+        try:
+            figures = float(facts["epsilon"]), float(facts["delta"])
+            return cls(facts["private"] is True, str(facts["unit"]), *figures)
+        except (KeyError, TypeError, ValueError):
+            raise _refused(config, UNTOLD) from None
 
 
 def _prior(config: Config, model: LabelModel) -> PriorReleases:
@@ -180,7 +200,13 @@ def _prior(config: Config, model: LabelModel) -> PriorReleases:
             "it learned from samples of a run that builds on another one, and that run's ledger "
             "does not say what the other cost: train one on samples of the first run",
         )
-    return PriorReleases.from_json(found)
+    try:
+        prior = PriorReleases.from_json(found)
+    except (EventError, AttributeError, KeyError, TypeError, ValueError):
+        raise _refused(config, UNTOLD) from None
+    if prior.other_people or not prior.releases:
+        raise _refused(config, UNTOLD)
+    return prior
 
 
 def _read(config: Config) -> LabelModel:

@@ -457,6 +457,13 @@ def test_marks_lie_where_no_other_user_can_put_them(tmp_path, monkeypatch):
     os.utime(old, (0, 0))
     replay_guard.forget_old_marks()
     assert list(folder.iterdir()) == [new]
+    replay_guard.take_once(b"run", "round 1", lasting=True)
+    for mark in folder.iterdir():
+        os.utime(mark, (0, 0))
+    replay_guard.forget_old_marks()
+    with pytest.raises(replay_guard.TakenBefore):  # a run has no end that a node knows
+        replay_guard.take_once(b"run", "round 1", lasting=True)
+    assert len(list(folder.iterdir())) == 1
     folder.chmod(0o777)
     with pytest.raises(NodeDataError, match="not this user's alone"):
         replay_guard.take_once(b"other", "masked")

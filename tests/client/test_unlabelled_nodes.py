@@ -12,6 +12,7 @@ from fedlens.api.nodes import NodePreparation, check_node, prepare_node
 from fedlens.cli import main
 from fedlens.client.contract import ContractError, parse_contract
 from fedlens.client.node.store import open_store
+from fedlens.client.preparing.identities import IdentityError
 from fedlens.data.dataset import DatasetError
 from fedlens.data.registry import load
 from fedlens.foundation.errors import WrongUse
@@ -160,8 +161,11 @@ def test_records_that_the_label_model_is_not_sure_of_are_left_out(
     asked = NodePreparation(label_model=model)
     with pytest.raises(WrongUse, match="--roster"):  # who is enrolled would tell what they hold
         prepare_node(pictures, tmp_path / "store", contract, asked)
-    (tmp_path / "names.txt").write_text("ann\nbob\neve\n")
     asked = NodePreparation(label_model=model, roster=tmp_path / "names.txt")
+    (tmp_path / "names.txt").write_text("eve\n")
+    with pytest.raises(IdentityError, match="lacks users whose records"):
+        prepare_node(pictures, tmp_path / "store", contract, asked)
+    (tmp_path / "names.txt").write_text("ann\nbob\neve\n")
     report = prepare_node(pictures, tmp_path / "store", contract, asked)
     assert (report.records, report.users) == (3, 3)
     assert report.left_out == {"the label model is not sure enough": 3}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -101,8 +103,9 @@ def test_noise_is_not_labelled_unless_somebody_wants_to(noise_run):
         asked = ProjectRecord(
             name="all", run_id=outcome.run_id, labels=(LabelRecord(key="1", name="one"),)
         )
-        with pytest.raises(StoreError, match="its samples are noise"):
-            store.create_project(asked)
+        for purpose in batches:
+            with pytest.raises(StoreError, match="its samples are noise"):
+                store.create_project(replace(asked, purpose=purpose))
         assert store.create_project(asked, even_noise=True)
 
 

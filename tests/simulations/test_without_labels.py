@@ -6,7 +6,10 @@ import csv
 import io
 import json
 import uuid
+import zipfile
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +23,7 @@ from fedlens.api.label_curves import write_label_model
 from fedlens.api.runs import Run, open_run
 from fedlens.api.simulations import chosen_config
 from fedlens.cli import main
-from fedlens.models.label_models import read_label_model
+from fedlens.models.label_models import LabelModelError, read_label_model
 from fedlens.server.config.tree import Config, ConfigError
 from fedlens.server.learning.label_models import check_label_model
 from fedlens.server.ledger.population import population_folder
@@ -300,6 +303,56 @@ def packed_zeros() -> bytes:
     file = io.BytesIO()
     np.savez_compressed(file, weights=np.zeros(2**22, np.float32), facts=np.zeros(9, np.uint8))
     return file.getvalue()
+
+
+def repacked(model: Path, compression: int) -> bytes:
+    """A label model's own members, packed anew."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(model) as kept, zipfile.ZipFile(file, "w", compression) as made:
+        for name in kept.namelist():
+            made.writestr(name, kept.read(name))
+    return file.getvalue()
+
+
+def test_what_may_grow_when_it_is_unpacked_is_no_label_model(model: Path, tmp_path: Path) -> None:
+    path = tmp_path / "packed.npz"
+    path.write_bytes(repacked(model, zipfile.ZIP_STORED))
+    assert read_label_model(path).class_names
+    path.write_bytes(repacked(model, zipfile.ZIP_DEFLATED))
+    with pytest.raises(LabelModelError, match="is no label model"):
+        read_label_model(path)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"private": None}, {"epsilon": "lots"}, {"prior": "x"}, {"prior": {}},
+        {"prior.other_people": True}, {"prior.releases": []}, {"prior.unrun": [[{}, 10**9]]},
+    ],
+)  # fmt: skip
+@pytest.mark.law("2: earlier runs are paid for")
+def test_a_file_that_does_not_say_what_it_cost_names_nothing(
+    changes: dict[str, Any], model: Path, tmp_path: Path
+) -> None:
+    kept = read_label_model(model)
+    origin = json.loads(json.dumps(kept.origin))
+    for key, value in changes.items():
+        outer, _, inner = key.rpartition(".")
+        (origin[outer] if outer else origin)[inner] = value
+    path = tmp_path / "forged.npz"
+    path.write_bytes(replace(kept, origin=origin).to_bytes())
+    config = Config().updated({"data.labels": f"model:{path}"})
+    with pytest.raises(ConfigError, match=r"does not say what|without noise"):
+        check_label_model(config)
+
+
+def test_names_are_few_and_told_apart(model: Path, tmp_path: Path) -> None:
+    kept = read_label_model(model)
+    path = tmp_path / "named.npz"
+    for names in (("a", "a"), ("a", "b\n"), tuple(map(str, range(1001)))):
+        path.write_bytes(replace(kept, class_names=names).to_bytes())
+        with pytest.raises(LabelModelError, match="is no label model"):
+            read_label_model(path)
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"no archive", packed_zeros()])
