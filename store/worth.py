@@ -13,7 +13,7 @@ from typing import Literal
 Worth = Literal["clear", "usable for statistics", "noise", "not judged"]
 RECOGNISED = "recognised"
 """Key of how far an annotator recognises samples, beside signals by class."""
-NOISE_BELOW = 0.3
+NOISE_BELOW = 0.35
 """Mean signal below which samples are ``noise``."""
 CLEAR_FROM = 0.3
 """Fidelity from which they are ``clear``."""
