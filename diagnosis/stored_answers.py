@@ -17,7 +17,9 @@ FOLDER = "diagnosis"
 FORMAT = "fedlens-diagnosis-1"
 LEDGER, RELEASES = "ledger.jsonl", "releases"
 PUBLIC = ("mnist", "fashion-mnist", "embedded")
-PUBLIC_BY_PATH = ("emnist", "femnist", "cifar10", "cifar100", "svhn", "celeba", "medmnist")
+PUBLIC_BY_PATH = (
+    "emnist", "femnist", "cifar10", "cifar100", "svhn", "celeba", "medmnist", "stand-in",
+)  # fmt: skip
 """What pages know of `DatasetSpec.public`, which they cannot ask without loading a training
 framework: our data sets, those apart whose name is followed by a path. A test holds them to it."""
 SAMPLES_EACH, MOST_PICTURED = 6, 6

@@ -17,8 +17,8 @@ from fedlens.data.labelled.labels import left_out
 from fedlens.data.labelled.pictures import BLANK
 
 EXAMPLES = 5
-MOST_USERS = 300_000
-"""Beyond which names that look alike are no longer looked for: all would be held."""
+MOST_USERS = 30_000
+"""Among whom names that look alike are looked for: they are all held, some 200 bytes each."""
 _BETWEEN = re.compile(r"[\s_\-.]+")
 _ZEROS = re.compile(r"(?<!\d)0+(?=\d)")
 
@@ -85,6 +85,8 @@ class LeftOut:
         alike = [sorted(names) for names in self._alike.values()]
         if alike:
             pairs = ", ".join(" and ".join(map(repr, names[:3])) for names in alike[:EXAMPLES])
+            if len(self._met) == MOST_USERS:
+                pairs += f" (looked for among the first {MOST_USERS:,})"
             found.append(
                 f"users whose names look alike count as different people: {len(alike)}: {pairs}; "
                 "if they are one person, write the name in one way: what is protected is a user"

@@ -310,7 +310,7 @@ def _two_manifests(root: Path) -> str:
         (_measurement, "sensitive has 120 values, such as pictures/000.png"),
         (_manifest_outside, r"manifest=\.\./manifest.csv leads out of"),
         (_empty, "has no table; give one manifest.csv"),
-        (_no_rows, "has no readable picture"),
+        (_no_rows, "has no rows under its line of names"),
         (_all_broken, "no readable picture"),
         (_rare, "'violet' occurs 1 times, and none of them is in the part for"),
         (_side, "side=30 must be a multiple of 4 from 16 to 64"),

@@ -164,7 +164,7 @@ def test_labels_are_imported_once(run: Path, capsys) -> None:
     main(["labels", "export", str(run), "--project", "digits", "--out", str(out)])
     for added in (1, 0):
         assert main(["labels", "import", str(run), str(out), "--project", "digits", "--json"]) == 0
-        assert last_line(capsys) == {"answers": 1, "added": added}
+        assert last_line(capsys) == {"answers": 1, "added": added, "empty": 0}
     out.write_text(out.read_text().replace('"one"', '"two"'))
     assert main(["labels", "import", str(run), str(out), "--project", "digits"]) == 1
     assert "nothing was imported" in capsys.readouterr().err
