@@ -25,7 +25,7 @@ from pydantic import (
 from fedlens.client.messages import LONGEST_NAME, Natural
 from fedlens.client.users.protocol import NodeDataError
 from fedlens.foundation.toml import parse_toml
-from fedlens.foundation.unlabelled import BY_MODEL, NONE, OWN, UNLABELLED
+from fedlens.foundation.unlabelled import NONE, OWN, UNLABELLED, label_model_in
 from fedlens.models.shapes import SIDES, ImageShape
 
 MOST_CLASSES = 1000
@@ -151,7 +151,7 @@ class FederationContract(_Table):
     @property
     def label_model(self) -> str:
         """SHA-256 (hex) of the label model by which records are named; empty for none."""
-        return self.labels.removeprefix(BY_MODEL) if self.labels.startswith(BY_MODEL) else ""
+        return label_model_in(self.labels)
 
     @property
     def shape(self) -> ImageShape:

@@ -10,9 +10,9 @@ from fedlens.store.errors import StoreError
 from fedlens.store.labelling import ProjectRecord, StoredLabel, StoredProject
 from fedlens.store.records import utc_now
 from fedlens.store.rows import insert_once, require_run, require_same, to_record, to_values
-from fedlens.store.schema import BatchTable, LabelTable, ProjectTable, UserTable
+from fedlens.store.samples import run_worth
+from fedlens.store.schema import LabelTable, ProjectTable, UserTable
 from fedlens.store.transactions import Transactions
-from fedlens.store.worth import worth_of
 
 LONGEST_NAME = 200
 LONGEST_INSTRUCTIONS = 20_000
@@ -73,10 +73,7 @@ def _require_lines(record: ProjectRecord) -> None:
 
 
 def _require_worth(session: Session, record: ProjectRecord) -> None:
-    mine = BatchTable.run_id == record.run_id
-    batches = select(BatchTable.fidelity).where(mine).order_by(BatchTable.batch_id)
-    judged = [fidelity for fidelity in session.scalars(batches) if fidelity]
-    if judged and worth_of(judged[-1]) == "noise":
+    if run_worth(session, record.run_id) == "noise":
         raise StoreError(
             f"run_id = {record.run_id!r}: its samples are noise and show nothing of the data, so "
             "labels of them would be made up; label a run with more users or a larger ε, or say "

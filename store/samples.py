@@ -33,6 +33,7 @@ from fedlens.store.runs import ledger_row
 from fedlens.store.schema import AnnotationTable, Base, BatchTable, LedgerTable, SampleTable
 from fedlens.store.tags import tagged
 from fedlens.store.transactions import Transactions
+from fedlens.store.worth import Worth, worth_of
 
 
 def _checked_samples(record: BatchRecord, samples: Iterable[SampleRecord]) -> list[dict[str, Any]]:
@@ -206,6 +207,13 @@ def to_sample(row: Row[Any]) -> StoredSample:
     return to_record(StoredSample, row)
 
 
+def run_worth(session: Session, run_id: str) -> Worth:
+    """The verdict on the last batch of a run that could be judged."""
+    batches = select(BatchTable.fidelity).where(BatchTable.run_id == run_id)
+    judged = [one for one in session.scalars(batches.order_by(BatchTable.batch_id)) if one]
+    return worth_of(judged[-1] if judged else {})
+
+
 class SampleMethods(Transactions):
     """Batches and their samples."""
 
@@ -228,6 +236,11 @@ class SampleMethods(Transactions):
         with self._reading() as session:
             order = (BatchTable.round, BatchTable.batch_id)
             return records_of_run(session, StoredBatch, BatchTable, run_id, *order)
+
+    def worth(self, run_id: str) -> Worth:
+        """What a run's samples are good for, by the last batch that could be judged."""
+        with self._reading() as session:
+            return run_worth(session, run_id)
 
     def batch(self, batch_id: int) -> StoredBatch:
         """One batch."""

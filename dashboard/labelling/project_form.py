@@ -11,7 +11,6 @@ import streamlit as st
 
 from fedlens.dashboard.access.account import require
 from fedlens.dashboard.access.session import run_title, store
-from fedlens.dashboard.summary.badges import worth_of_run
 from fedlens.dashboard.widgets.display import Frame, frame, rows_of
 from fedlens.dashboard.widgets.markup import plain
 from fedlens.store import (
@@ -131,7 +130,7 @@ def render_project_form(runs: list[RunRecord]) -> int | None:
             "generator."
         )
         table = _labels(run_id, known)
-        noise = worth_of_run(run_id) == "noise"
+        noise = store().worth(run_id) == "noise"
         even_noise = noise and st.checkbox("Label noise all the same")
         if not st.form_submit_button("Create project", type="primary"):
             return None

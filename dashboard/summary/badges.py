@@ -9,7 +9,7 @@ import streamlit as st
 from fedlens.dashboard.access.session import store
 from fedlens.dashboard.summary import audits
 from fedlens.dashboard.summary.privacy import NOT_PRIVATE, NOT_PRIVATE_MEANING, figures
-from fedlens.store import RunRecord, RunStatus, StoredBatch, StoredSample, Worth
+from fedlens.store import RunRecord, RunStatus, StoredBatch, StoredSample
 
 Colour = Literal["red", "orange", "blue", "green", "gray"]
 
@@ -29,12 +29,6 @@ NOISE_MEANING = (
 )
 
 
-def worth_of_run(run_id: str) -> Worth:
-    """What a run's released samples are good for."""
-    batches = store().batches(run_id)
-    return next((one.worth for one in reversed(batches) if one.fidelity), "not judged")
-
-
 def run_badges(run: RunRecord) -> None:
     """Status, privacy unit, and in red whether the run protects no one or an audit caught it."""
     words, colour, icon = STATUS[run.status]
@@ -51,7 +45,7 @@ def run_badges(run: RunRecord) -> None:
 def privacy_warning(run: RunRecord) -> None:
     """Red boxes on every page of a run that protects no one, was caught by an audit or is noise."""
     audits.alarm_banner(run.run_id)
-    if worth_of_run(run.run_id) == "noise":
+    if store().worth(run.run_id) == "noise":
         st.error(f"**Noise.** {NOISE_MEANING}", icon=":material/blur_on:")
     if not run.private:
         st.error(f"**{NOT_PRIVATE}.** {NOT_PRIVATE_MEANING}", icon=":material/warning:")

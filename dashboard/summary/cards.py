@@ -10,7 +10,7 @@ from fedlens.dashboard.samples import images
 from fedlens.dashboard.samples.batches import KINDS, batch_identity, drop_damaged, rank_batches
 from fedlens.dashboard.samples.filters import classes_of
 from fedlens.dashboard.summary.audits import ALARM, has_alarm
-from fedlens.dashboard.summary.badges import STATUS, worth_of_run
+from fedlens.dashboard.summary.badges import STATUS
 from fedlens.dashboard.summary.privacy import NOT_PRIVATE, bounds, delta_text, epsilon_text
 from fedlens.dashboard.widgets.display import put_card
 from fedlens.dashboard.widgets.markup import picture, plain, size_of, tag, text
@@ -75,7 +75,7 @@ def _tags(run: RunRecord) -> str:
         tags += tag(ALARM, "bad")
     elif not run.private:
         tags += tag(NOT_PRIVATE, "bad")
-    worth = worth_of_run(run.run_id)
+    worth = store().worth(run.run_id)
     if worth != "not judged":
         tags += tag(worth, {"clear": "good", "noise": "bad"}.get(worth, "on"))
     if store().pinned_references().get(run.data_name) == run.run_id:

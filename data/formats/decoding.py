@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from fedlens.data.formats.dicom import HEAD, dicom_frames, dicom_picture, is_dicom, is_dicom_file
-from fedlens.data.formats.records import Frame, Picture
+from fedlens.data.formats.dicom import dicom_frames, dicom_picture, is_dicom, is_dicom_file
+from fedlens.data.formats.records import HEAD, Frame, Picture
 from fedlens.data.labelled.pictures import (
     GREY_MODES,
     Noticed,

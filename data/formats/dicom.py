@@ -21,6 +21,7 @@ from PIL import Image
 from fedlens.data.formats.folders import files_below, laid_out_files, no_picture
 from fedlens.data.formats.layouts import lay_out
 from fedlens.data.formats.records import (
+    HEAD,
     LINK_OUT,
     Found,
     SourceColumns,
@@ -29,6 +30,7 @@ from fedlens.data.formats.records import (
     SourceRecord,
     UnusableRecord,
     reason,
+    start_of,
 )
 from fedlens.data.formats.unpacking import BLOCK, FREE_BYTES, LARGEST_RATIO
 from fedlens.data.labelled.pictures import (
@@ -50,7 +52,6 @@ MOST_UNPACKED = 4 * MOST_BYTES
 """Bytes of a deflated file: 64 million pixels of 16 bits or of three colours, and their tags."""
 MOST_TEXT = 64
 """Characters of a value beyond which it is no label."""
-HEAD = 132
 SAMPLED = 256
 """Files that are looked at to tell what a folder holds."""
 _GROUPS = (b"\x08\x00", b"\x02\x00")
@@ -196,13 +197,7 @@ def dicom_records(path: Path, columns: SourceColumns) -> Iterator[Found]:
 
 def is_dicom_file(file: Path) -> bool:
     """Whether a plain file is DICOM: by its bytes, with or without the usual preamble."""
-    try:
-        if not file.is_file():
-            return False
-        with file.open("rb") as stream:
-            head = stream.read(HEAD)
-    except OSError:
-        return False
+    head = start_of(file)
     return is_dicom(head) or (file.suffix.lower() in SUFFIXES and _is_old_dicom(head))
 
 

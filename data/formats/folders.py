@@ -23,6 +23,7 @@ from fedlens.data.formats.records import (
     SourceFormat,
     SourceRecord,
     UnusableRecord,
+    start_of,
 )
 from fedlens.data.labelled.pictures import SUFFIXES
 from fedlens.data.spec import DatasetSpec
@@ -40,7 +41,6 @@ CONVERTED = {
 _STARTS = (
     b"\xff\xd8\xff", b"\x89PNG\r\n", b"GIF8", b"BM", b"II*\0", b"MM\0*", b"\0\0\0\x0cjP  ",
 )  # fmt: skip
-_HEAD = 132
 _MASK = re.compile(
     r"(.+?)[ _-]?(?:mask|seg|segmentation|gt)(?:_\d+)?$|mask[ _-]?(.+)$", re.IGNORECASE
 )
@@ -72,13 +72,7 @@ def is_picture(file: Path) -> bool:
         return True
     if ending_of(file) in CONVERTED:
         return False
-    try:
-        if not file.is_file():
-            return False
-        with file.open("rb") as stream:
-            head = stream.read(_HEAD)
-    except OSError:
-        return False
+    head = start_of(file)
     named = head[:4] == b"RIFF" and head[8:12] == b"WEBP"
     return head.startswith(_STARTS) or named or head[128:] == b"DICM"
 

@@ -17,7 +17,7 @@ from fedlens.data.labelled.labels import left_out
 from fedlens.data.labelled.pictures import BLANK
 
 EXAMPLES = 5
-MOST_USERS = 30_000
+MOST_USERS = 10_000
 """Among whom names that look alike are looked for: they are all held, some 200 bytes each."""
 _BETWEEN = re.compile(r"[\s_\-.]+")
 _ZEROS = re.compile(r"(?<!\d)0+(?=\d)")

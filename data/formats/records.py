@@ -237,6 +237,21 @@ def _words(name: str) -> list[str]:
     return [word for word in _WORDS.split(name.casefold()) if word]
 
 
+HEAD = 132
+"""Bytes of a file's beginning by which formats are told: DICOM's mark ends there."""
+
+
+def start_of(file: Path) -> bytes:
+    """The first `HEAD` bytes of a plain file; none of anything else, or of what cannot be read."""
+    try:
+        if not file.is_file():
+            return b""
+        with file.open("rb") as stream:
+            return stream.read(HEAD)
+    except OSError:
+        return b""
+
+
 def inside(root: Path, name: str, where: str) -> Path:
     """``root / name``, if that lies in ``root``, links followed.
 

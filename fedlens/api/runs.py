@@ -102,8 +102,7 @@ class Run:
         from fedlens.store import open_store
 
         with open_store(self.store) as store:
-            judged = [batch.worth for batch in store.batches(self.id) if batch.fidelity]
-        return judged[-1] if judged else "not judged"
+            return store.worth(self.id)
 
     def samples(self, *, kind: Purpose = "curated", round: int | None = None) -> Samples:  # noqa: A002
         """Samples that lie in the run's store.

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from fedlens.accountant.noise import TEST_MODE_VARIABLE, test_mode
 from fedlens.foundation.errors import WrongUse
-from fedlens.foundation.unlabelled import BY_MODEL, NONE, OWN
+from fedlens.foundation.unlabelled import BY_MODEL, NONE, OWN, label_model_in
 from fedlens.models.precision import Precision
 from fedlens.server.config.section import (
     Count,
@@ -213,7 +213,7 @@ class DataConfig(Section):
     @property
     def label_model(self) -> str:
         """The file of the model by which devices name their records; empty for none."""
-        return self.labels.removeprefix(BY_MODEL) if self.labels.startswith(BY_MODEL) else ""
+        return label_model_in(self.labels)
 
     @property
     def everyone(self) -> int:
