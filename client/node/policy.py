@@ -168,6 +168,19 @@ class NodePolicy(BaseModel):
             aggregation: how its sum reaches the server.
 
         Raises:
+            RequestRefused: it is below the node's floor, or the node's rounds are used up.
+        """
+        self.check(request, aggregation)
+        mechanism = request.mechanism
+        self._count(mechanism.steps if mechanism.unit == "record" else 1)
+        wanted = request.records_per_user, self.records_per_user
+        most = min([records for records in wanted if records > 0], default=USUAL_RECORDS)
+        return replace(request, records_per_user=most)
+
+    def check(self, request: TrainRequest, aggregation: Aggregation = "plain") -> None:
+        """Refuse a request without counting it.
+
+        Raises:
             RequestRefused: it is below the node's floor.
         """
         mechanism = request.mechanism
@@ -191,10 +204,6 @@ class NodePolicy(BaseModel):
             raise RequestRefused("nodes' own noise must be secret, or needs allow-no-noise=true")
         if request.split is not None and self.forbid_splits:
             raise RequestRefused("the run is on one side of a private split: forbid-splits=true")
-        self._count(mechanism.steps if mechanism.unit == "record" else 1)
-        wanted = request.records_per_user, self.records_per_user
-        most = min([records for records in wanted if records > 0], default=USUAL_RECORDS)
-        return replace(request, records_per_user=most)
 
     def check_length(self, values: int) -> None:
         """Refuse to send a sum that is longer than the node allows.

@@ -23,7 +23,7 @@ import random
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,6 +31,8 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
 from flwr.app import Message
 from rich.console import Console
 from rich.progress import track
@@ -50,7 +52,7 @@ from fedlens.server.run.directory import RunDirectory
 from fedlens.server.run.place import bind
 from fedlens.server.training import train
 from fedlens.simulations.transports.inprocess import InProcessGrid
-from fedlens.store import open_store
+from fedlens.store import open_store, upgrades
 from harness.faults.scenarios import settings
 
 ROUNDS, NODES, USERS = 5, 2, 10
@@ -179,6 +181,10 @@ class World:
         self._revoke_one()
         self._interrupted(3)
         self.now = self._content()
+        self._headers = {
+            Ledger.read(self.root / place / "ledger.jsonl").header_hash: Path(place).name
+            for place in ("run", _POPULATION)
+        }
         self.before = len(self.draws), list(self.answers)
         self._keep()
 
@@ -240,10 +246,8 @@ class World:
 
     def called(self, name: str) -> str:
         """A file's name, with what a mark is the mark of in place of a hash."""
-        places = ("run", "home/populations/clinic")
-        for place in places:
-            header = Ledger.read(self._keeper / place / "ledger.jsonl").header_hash
-            name = name.replace(header, f"<{place.rpartition('/')[2]}>")
+        for header, place in self._headers.items():
+            name = name.replace(header, f"<{place}>")
         return name
 
     # Bringing it back
@@ -407,8 +411,27 @@ def small_world() -> Iterator[World]:
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
         root = Path(folder)
-        with mock.patch.dict(os.environ, {"FEDLENS_HOME": str(root / "world" / "home")}):
+        home = mock.patch.dict(os.environ, {"FEDLENS_HOME": str(root / "world" / "home")})
+        with home, mock.patch.object(upgrades, "compare_metadata", _compared_once()):
             yield World(root)
+
+
+def _compared_once() -> Callable[[MigrationContext, Any], Any]:
+    """Alembic's comparison, which takes most of a run's time here, once for each schema there is.
+
+    It reads nothing of a store but its schema.
+    """
+    known: dict[object, Any] = {}
+
+    def compare(context: MigrationContext, metadata: Any) -> Any:
+        assert context.connection is not None
+        rows = context.connection.exec_driver_sql("SELECT * FROM sqlite_master").all()
+        schema = tuple(map(tuple, rows))
+        if schema not in known:
+            known[schema] = compare_metadata(context, metadata)
+        return known[schema]
+
+    return compare
 
 
 def main() -> None:

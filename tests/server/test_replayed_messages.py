@@ -119,6 +119,18 @@ def test_no_message_gets_a_second_answer_from_data(recorded, way):
                 np.testing.assert_array_equal(once, twice)
 
 
+def test_a_round_that_a_nodes_floor_refused_is_answered_once_its_owner_allows_it(recorded):
+    _, grid = recorded("records", seed=-1)
+    message = next(m for m, _ in grid.sent if m.metadata.message_type == TRAIN)
+    context = grid._contexts[message.metadata.dst_node_id]
+    context.state = RecordDict()  # that of a node that was asked for no round yet
+    answered = []
+    for floor in (99.0, 0.5, 0.5):
+        context.node_config["least-noise-multiplier"] = floor
+        answered.append(told(grid.play(message)) is not None)
+    assert answered == [False, True, False]
+
+
 def test_a_deployed_node_takes_a_round_of_records_once_whichever_process_is_asked(
     recorded, tmp_path, monkeypatch
 ):

@@ -22,7 +22,7 @@ from fedlens.deploy.layout import SETTINGS, DeployError
 from fedlens.deploy.status import Unreachable, federation_status
 from harness.deployed_faults.injection import injected
 
-NODES, USERS, RECORDS = 2, 20, 3
+USERS, RECORDS = 20, 3
 READY_SECONDS = 300.0
 
 
@@ -33,6 +33,8 @@ class Federation:
     root: Path
     notes: Path
     """Draws of noise, by any of its processes."""
+    messages: Path
+    """Folder of messages, where its server is hostile."""
     environment: Mapping[str, str] = field(repr=False)
 
     @property
@@ -68,7 +70,7 @@ class Federation:
             return False
         with suppress(Unreachable):
             seen = federation_status(self.superlink)["nodes"]
-            return len(seen) == NODES and all(node["status"] == "online" for node in seen)
+            return len(seen) == len(self.nodes) and all(node["status"] == "online" for node in seen)
         return False
 
     def stop(self) -> None:
@@ -97,13 +99,28 @@ class Federation:
 
 
 @contextmanager
-def federation(root: Path) -> Iterator[Federation]:
-    """A federation that is up; all its processes end with the context."""
-    initialise(root / "federation", FederationPlan(nodes=("north", "south"), port=free_port()))
-    notes = root / "draws.jsonl"
-    made = Federation(root, notes, injected(root / "injected", notes))
+def federation(
+    root: Path,
+    names: tuple[str, ...] = ("north", "south"),
+    unit: str = "user",
+    *,
+    hostile: bool = False,
+) -> Iterator[Federation]:
+    """A federation that is up; all its processes end with the context.
+
+    Args:
+        root: an empty folder.
+        names: of its nodes.
+        unit: that nodes answer for.
+        hostile: have its server play messages again (`harness.deployed_faults.hostile_grid`).
+    """
+    initialise(root / "federation", FederationPlan(nodes=names, port=free_port()))
+    notes, messages = root / "draws.jsonl", root / "messages"
+    messages.mkdir()
+    environment = injected(root / "injected", notes, messages if hostile else None)
+    made = Federation(root, notes, messages, environment)
     for number, node in enumerate(made.nodes):
-        _settle(node, number)
+        _settle(node, number, unit)
     try:
         made.start()
         yield made
@@ -111,11 +128,11 @@ def federation(root: Path) -> Iterator[Federation]:
         made.stop()
 
 
-def _settle(node: Path, number: int) -> None:
+def _settle(node: Path, number: int, unit: str) -> None:
     """Give a node a port of its own and users."""
     settings = node / SETTINGS
-    text = settings.read_text(encoding="utf-8")
-    settings.write_text(text.replace(f"{9501 + number}", str(free_port())), encoding="utf-8")
+    text = settings.read_text(encoding="utf-8").replace(f"{9501 + number}", str(free_port()))
+    settings.write_text(text.replace("[node]\n", f'[node]\nunits = "{unit}"\n'), encoding="utf-8")
     rng, count = np.random.default_rng(number), USERS * RECORDS
     descriptor = os.open(node / "data", os.O_WRONLY | os.O_CREAT, 0o600)
     with os.fdopen(descriptor, "wb") as file:

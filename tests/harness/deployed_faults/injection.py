@@ -2,7 +2,8 @@
 
 Python runs ``sitecustomize`` of the first folder on its path when it starts, so every process of a
 federation that is started with that folder on ``PYTHONPATH`` notes its draws of noise, and (to keep
-the suite short) has Flower's heartbeats every 10 s in place of 30.
+the suite short) has Flower's heartbeats every 10 s in place of 30. Or its server is hostile, and
+plays messages again.
 """
 
 from __future__ import annotations
@@ -19,17 +20,20 @@ from typing import Any
 
 NOTES = "FEDLENS_FAULTS_NOTES"
 """Variable with the file of draws."""
+MESSAGES = "FEDLENS_FAULTS_MESSAGES"
+"""Variable with the folder of messages, where the server is hostile."""
 HEARTBEAT = 10
 """Seconds; Flower's least."""
 CUSTOM = "from harness.deployed_faults.injection import inject\ninject()\n"
 
 
-def injected(folder: Path, notes: Path) -> dict[str, str]:
+def injected(folder: Path, notes: Path, messages: Path | None = None) -> dict[str, str]:
     """The environment whose Python processes are injected.
 
     Args:
         folder: of ``sitecustomize``; made here.
         notes: where draws are noted.
+        messages: where a hostile server keeps what was sent; None for an honest one.
     """
     folder.mkdir()
     (folder / "sitecustomize.py").write_text(CUSTOM, encoding="utf-8")
@@ -37,7 +41,8 @@ def injected(folder: Path, notes: Path) -> dict[str, str]:
     paths = [str(folder), root, os.environ.get("PYTHONPATH", "")]
     path = os.pathsep.join(filter(None, paths))
     kept = {k: v for k, v in os.environ.items() if k != "FEDLENS_TEST_MODE"}
-    return {**kept, "PYTHONPATH": path, NOTES: str(notes), "OMP_NUM_THREADS": "1"}
+    hostile = {} if messages is None else {MESSAGES: str(messages)}
+    return {**kept, **hostile, "PYTHONPATH": path, NOTES: str(notes), "OMP_NUM_THREADS": "1"}
 
 
 def inject() -> None:
@@ -46,6 +51,9 @@ def inject() -> None:
 
 
 def _shorter_heartbeats(constants: ModuleType) -> None:
+    """Nothing dies where messages come again: there a slow start must not pass for a death."""
+    if MESSAGES in os.environ:
+        return
     setattr(constants, "HEARTBEAT_DEFAULT_INTERVAL", HEARTBEAT)  # noqa: B010
 
 
@@ -55,9 +63,17 @@ def _noting_draws(step: ModuleType) -> None:
     note_draws(step, Path(os.environ[NOTES]))
 
 
+def _hostile(http_grid: ModuleType) -> None:
+    from harness.deployed_faults.hostile_grid import stand_between
+
+    if MESSAGES in os.environ:
+        stand_between(http_grid, Path(os.environ[MESSAGES]))
+
+
 CHANGES: dict[str, Callable[[ModuleType], None]] = {
     "flwr.common.constant": _shorter_heartbeats,
     "fedlens.server.round.step": _noting_draws,
+    "flwr.superlink.grid.http_grid": _hostile,
 }
 
 

@@ -196,7 +196,7 @@ def _befall(
     found.faults += killed
     found.where[fault.victim if killed else "it was over before"] += 1
     for _ in range(TRIES):
-        statuses.append(_wait(command))
+        statuses.append(wait_for_end(command))
         found.problems += _of_words(made, fault, statuses[-1])
         found.problems += [f"{fault}: {what}" for what in _between(made, folder)]
         made.start()  # the machine's owner, where the supervisor itself was killed
@@ -207,7 +207,7 @@ def _befall(
     else:
         found.problems.append(f"{fault}: does not go on: {statuses}")
         return
-    run = _as_run(made, folder)
+    run = as_run(made, folder)
     found.problems += [f"{fault}: {what}" for what in problems_at_end(run)]
     found.lost += lost_releases(run)
     made.notes.unlink(missing_ok=True)
@@ -230,7 +230,12 @@ def _kill_when_due(
     return False
 
 
-def _wait(command: subprocess.Popen[bytes]) -> int:
+def wait_for_end(command: subprocess.Popen[bytes]) -> int:
+    """The exit status of an operator's command.
+
+    Raises:
+        DeployError: it does not end.
+    """
     try:
         return command.wait(COMMAND_SECONDS)
     except subprocess.TimeoutExpired:
@@ -253,12 +258,13 @@ def _between(made: Federation, folder: Path) -> list[str]:
     if not (folder / "config.toml").exists():
         return []
     try:
-        return problems_between(_as_run(made, folder))
+        return problems_between(as_run(made, folder))
     except FedlensError as error:
         return [str(error)]
 
 
-def _as_run(made: Federation, folder: Path) -> DeployedRun:
+def as_run(made: Federation, folder: Path) -> DeployedRun:
+    """A run of a federation for the checks of a run."""
     return DeployedRun(made.root, RunDirectory.open(folder).config(), "", folder)
 
 
