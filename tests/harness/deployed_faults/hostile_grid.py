@@ -74,7 +74,7 @@ class Adversary:
         of that of which it is a copy; its own if it is none."""
         self._ready: list[Message] = []
         self._past: list[Message] = []
-        self._held = False
+        self._held = not self._former
 
     def push(self, send: Callable[[list[Message]], list[str]], new: list[Message]) -> list[str]:
         """Send new messages in any order, each twice, or one of them not; and old ones."""
@@ -97,7 +97,7 @@ class Adversary:
         return [by_place.get(at) or self._refuse(new[at]) for at in range(len(new))]
 
     def _holds_back(self, one: Sent) -> bool:
-        """The first question about data is not sent: it comes later, as one played again."""
+        """In a later run the first question about data waits until it comes as an old one."""
         held = not self._held and one.kind in TRAINING
         self._held |= held
         return held

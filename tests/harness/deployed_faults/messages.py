@@ -1,8 +1,8 @@
 """Messages of a real deployment that come twice, late, in another order, in another run, or never.
 
 A run is trained over processes that talk by Flower with TLS; who runs the SuperLink sends each
-message twice, plays earlier ones again, and holds one back until a later round. Then a second run,
-for which nodes have a state of their own, begins with all messages of the first.
+message twice and plays earlier ones again. Then a second run, for which nodes have a state of their
+own, begins with all messages of the first, and one of its own is held back until a later round.
 
     PYTHONPATH=tests python -m harness.deployed_faults.messages
 
@@ -28,7 +28,7 @@ from fedlens.client import secure_messages as wire
 from fedlens.client.messages import TRAIN, TrainRequest
 from harness.deployed_faults.federation import Federation, federation
 from harness.deployed_faults.hostile_grid import ANSWERS, Sent, read_sent
-from harness.deployed_faults.processes import SETTINGS, as_run, wait_for_end
+from harness.deployed_faults.processes import ROUNDS, SETTINGS, as_run, wait_for_end
 from harness.faults.checks import problems_at_end
 
 ONCE = (wire.KEYS, wire.SHARES, wire.MASKED, wire.AGREE, wire.REVEAL)
@@ -64,16 +64,19 @@ def hostile_federation(root: Path, way: str) -> Iterator[Federation]:
         yield made
 
 
-def messages_played_again(made: Federation, way: str, runs: int = 2) -> Exchanged:
+def messages_played_again(
+    made: Federation, way: str, *, runs: int = 2, rounds: int = ROUNDS
+) -> Exchanged:
     """Runs under an adversary, and what is wrong with them and with the answers.
 
     Args:
         made: the federation, whose server is that adversary.
         way: of `WAYS`.
         runs: how many; each begins with all messages of those before.
+        rounds: of each.
     """
     config, found = made.root / "run.toml", Exchanged()
-    settings = {**SETTINGS, **WAYS[way], "rounds.deadline": 300.0}
+    settings = {**SETTINGS, **WAYS[way], "tasks.critic.rounds": rounds, "rounds.deadline": 300.0}
     config.write_text("".join(f"{k} = {json.dumps(v)}\n" for k, v in settings.items()))
     for name in (f"run-{number + 1}" for number in range(runs)):
         status = wait_for_end(made.submit(config, name))
