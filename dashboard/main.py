@@ -9,7 +9,15 @@ from urllib.parse import quote
 import streamlit as st
 
 from fedlens.dashboard.access.account import account, render_account_line
-from fedlens.dashboard.access.session import nearby, plain_errors, store
+from fedlens.dashboard.access.session import (
+    RUN_PARAMETER,
+    all_runs,
+    home,
+    look_at,
+    nearby,
+    plain_errors,
+    remembered,
+)
 from fedlens.dashboard.widgets.display import put_style
 from fedlens.dashboard.widgets.pages import PAGES, DashboardPage
 from fedlens.foundation.registry import PluginError
@@ -36,7 +44,9 @@ def main() -> None:
     put_style()
     st.logo(LOGO, size="large")
     with plain_errors():
+        look_at(None)
         visitor = account()
+        look_at(_run_asked_for())
     pages = sorted(_pages(), key=lambda page: page.order)
     pages = [page for page in pages if visitor.may(page.needs)]
     shown = [page.in_navigation(default=page is pages[0]) for page in pages]
@@ -47,8 +57,20 @@ def main() -> None:
         st.caption(
             "Every image here is **synthetic**: drawn from a generator that learned only from "
             "clipped, aggregated updates of users' devices. No user's data is in this store. "
-            f"Store: `{nearby(store().place)}`"
+            f"Store: `{nearby(home().place)}`"
         )
+
+
+def _run_asked_for() -> str | None:
+    """The run that the page is about, until a picker says another: its store is looked at.
+
+    The address names it, or it was looked at before. A store of accounts alone gives way to that
+    of the newest run.
+    """
+    asked = st.query_params.get(RUN_PARAMETER) or remembered(RUN_PARAMETER)
+    if asked is None and not home().runs():
+        asked = next((run.run_id for run in all_runs()), None)
+    return asked
 
 
 def _pages() -> Iterator[DashboardPage]:

@@ -16,7 +16,7 @@ import numpy as np
 import streamlit as st
 from numpy.typing import NDArray
 
-from fedlens.dashboard.access.session import store
+from fedlens.dashboard.access.session import store_of
 from fedlens.dashboard.samples import images
 from fedlens.dashboard.samples.batches import batch_identity, drop_damaged, rank_batches
 from fedlens.dashboard.samples.statistics import Difference, Sets, differences
@@ -45,19 +45,32 @@ class Side:
         """Its samples, of one class or all."""
         return SampleFilter(batch_id=self.batch.batch_id, requested_class=class_)
 
+    @property
+    def key(self) -> str:
+        """Tells it from all batches of all runs: two stores number theirs alike."""
+        return f"{self.run.run_id}-{self.batch.batch_id}"
+
+    def samples(
+        self, most: int, *, class_: int | None = None, offset: int = 0
+    ) -> list[StoredSample]:
+        """Its intact samples, from the store that knows its run."""
+        found = store_of(self.run.run_id).samples(self.wanted(class_), offset=offset, limit=most)
+        return drop_damaged(found)
+
     def total(self, class_: int | None = None) -> int:
         """How many they are; a whole batch, which may be of a million, is not counted anew."""
-        return self.batch.count if class_ is None else store().count_samples(self.wanted(class_))
+        if class_ is None:
+            return self.batch.count
+        return store_of(self.run.run_id).count_samples(self.wanted(class_))
 
     def planes(self) -> Sets:
         """Its images in grey by class, at most `MOST` in all."""
-        return _planes(store().place, batch_identity(self.batch), self.batch)
+        return _planes(store_of(self.run.run_id).place, batch_identity(self.batch), self)
 
 
 @st.cache_data(max_entries=16, show_spinner=False)
-def _planes(place: str, made_from: tuple[object, ...], _batch: StoredBatch) -> Sets:
-    wanted = SampleFilter(batch_id=_batch.batch_id)
-    return planes_of(drop_damaged(store().samples(wanted, limit=min(_batch.count, MOST))))
+def _planes(place: str, made_from: tuple[object, ...], _side: Side) -> Sets:
+    return planes_of(_side.samples(min(_side.batch.count, MOST)))
 
 
 def planes_of(samples: list[StoredSample]) -> Sets:
@@ -83,9 +96,8 @@ def null_of(side: Side, runs: list[RunRecord]) -> list[Side]:
     found = []
     for run in runs:
         if same_but_seed(side.run, run):
-            batches = [
-                b for b in rank_batches(store().batches(run.run_id)) if _alike(b, side.batch)
-            ]
+            there = rank_batches(store_of(run.run_id).batches(run.run_id))
+            batches = [batch for batch in there if _alike(batch, side.batch)]
             found += [Side(run, batches[0])] if batches else []
     return found
 
@@ -179,7 +191,7 @@ class BlindTest:
 
 
 NO_NULL = (
-    "There is **no null between seeds**: the store has no run that differs from A or B in its seed "
+    "There is **no null between seeds**: the workspace has no run that differs from A or B in its seed "
     "alone. Two trainings of one federation differ too, by more than their samples do, so a large "
     "change over the samples' error is no proof. Train A again with another `--seed`."
 )
@@ -246,7 +258,7 @@ def _row(each: Difference) -> dict[str, object]:
 
 def render_blind_test(one: Side, other: Side) -> None:
     """Trials without names, then their verdict."""
-    key = f"blind-{one.batch.batch_id}-{other.batch.batch_id}"
+    key = f"blind-{one.key}-{other.key}"
     if key not in st.session_state:
         st.caption(
             f"{TRIALS} trials: samples of both sides without their names. Say which are the faulty "
@@ -290,4 +302,4 @@ def _trial(test: BlindTest, one: Side, other: Side, key: str) -> None:
 
 
 def _pool(side: Side) -> list[StoredSample]:
-    return drop_damaged(store().samples(side.wanted(), limit=POOL))
+    return side.samples(POOL)

@@ -5,7 +5,14 @@ from __future__ import annotations
 import streamlit as st
 
 from fedlens.dashboard.access.account import account, require
-from fedlens.dashboard.access.session import nearby, pick_run, plain_errors, store, store_url
+from fedlens.dashboard.access.session import (
+    all_runs,
+    nearby,
+    pick_run,
+    plain_errors,
+    store,
+    store_url,
+)
 from fedlens.dashboard.faults import cards, panel, report
 from fedlens.dashboard.faults.answer import DiagnosedFault, DiagnosisAnswer
 from fedlens.dashboard.faults.cards import render_probe_offer
@@ -42,7 +49,7 @@ def references(run: RunRecord, places: dict[str, RunPlace]) -> dict[str, str]:
 
     The default stands first: the pinned reference run, or else the run's own data.
     """
-    pinned = panel.pinned_place(run.run_id)
+    pinned = panel.pinned_place(run)
     first = {} if pinned is None else {str(pinned.path): f"Pinned reference run {pinned.name}"}
     own = {OWN: f"Test images of {run.data_name}, public"}
     if not panel.has_public_data(run):
@@ -174,7 +181,9 @@ def _keep(run: RunRecord, finding: DiagnosedFault, answer: DiagnosisAnswer) -> N
     if there:
         number, status = there[0].finding_id, report.STATUS[there[0].status][0].lower()
         about = f"Finding {number}: {status}"
-        put_link("findings", about, icon=":material/bug_report:", finding=str(number))
+        put_link(
+            "findings", about, icon=":material/bug_report:", finding=str(number), run=run.run_id
+        )
     elif account().may("manage") and st.button(
         "Keep as a finding", key=f"keep-{finding.fault}", icon=":material/bug_report:"
     ):
@@ -201,7 +210,7 @@ def render() -> None:
     """Show the page."""
     st.title("Diagnosis")
     with plain_errors():
-        runs = store().runs()
+        runs = all_runs()
         if not runs:
             st.info("**No runs yet.** The page *Runs* says how to start one.")
             return
