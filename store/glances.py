@@ -32,7 +32,10 @@ class GlanceMethods(Transactions):
     """Runs in short."""
 
     def glances(self) -> dict[str, RunGlance]:
-        """Each run that has a round, a batch or an alarm, by id; as many questions for 1,000 as for one."""
+        """Each run that has a round, a batch or an alarm, by id.
+
+        As many questions to the database for 1,000 runs as for one.
+        """
         with self._reading() as session:
             last, batches = _last_rounds(session), _batches(session)
             alarmed = select(AuditTable.run_id).where(AuditTable.verdict == "alarm")

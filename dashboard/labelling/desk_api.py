@@ -100,15 +100,12 @@ def _work(
     work: Callable[[Store, StoredProject, Member, Any], Any],
 ) -> Response:
     try:
-        # The desk's scope tells of which store its project is.
-        project = _project(home, project_id, account, body)
-        if project is not None:
-            return JSONResponse(work(home, project, account, body))
-        for store in others():
+        for store in (home, *others()):
             project = _project(store, project_id, account, body)
             if project is not None:
-                member = replace(account, user_id=store.ensure_user(account.name))
-                return JSONResponse(work(store, project, member, body))
+                number = account.user_id if store is home else store.ensure_user(account.name)
+                return JSONResponse(work(store, project, replace(account, user_id=number), body))
+        home.project(project_id)
     except StoreError as error:
         return PlainTextResponse(f"The store cannot answer: {error}", 503)
     return PlainTextResponse(
@@ -119,11 +116,12 @@ def _work(
 def _project(
     store: Store, project_id: int, account: Member, body: Mapping[str, Any]
 ) -> StoredProject | None:
-    """The project, if it is the one that the desk was opened on."""
-    found = {one.project_id: one for one in store.projects()}.get(project_id)
-    if found is None or body.get("scope") != scope_of(store.place, found, account.name):
+    """The project, if it is the one that the desk was opened on, as the desk's scope tells."""
+    try:
+        found = store.project(project_id)
+    except StoreError:
         return None
-    return found
+    return found if body.get("scope") == scope_of(store.place, found, account.name) else None
 
 
 async def _body(request: Request) -> dict[str, Any] | None:

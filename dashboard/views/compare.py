@@ -19,10 +19,14 @@ from fedlens.dashboard.access.session import (
 from fedlens.dashboard.access.workspace import runs_by_store
 from fedlens.dashboard.samples import images
 from fedlens.dashboard.samples.comparison import (
+    BLIND,
     Side,
+    offer_blind_test,
+    read_blind_test,
     render_blind_test,
     render_means,
     render_statistics,
+    side_of_address,
 )
 from fedlens.dashboard.samples.filters import ALL, choose_batch, classes_of
 from fedlens.dashboard.summary.badges import privacy_warning
@@ -96,10 +100,26 @@ def with_samples() -> list[RunRecord]:
     return [run for run in all_runs() if run.run_id in set(found)]
 
 
+def _blind() -> bool:
+    """Show the blind test that the address holds, and nothing that names its sides."""
+    test = read_blind_test(st.query_params.get(BLIND, ""))
+    one, other = side_of_address(RUN_PARAMETER, "batch"), side_of_address(OTHER, "batch2")
+    if test is None or one is None or other is None:
+        return False
+    st.markdown("#### Which of these are the faulty ones?")
+    render_blind_test(test, one, other)
+    if st.button("Back to the comparison", key="blind-end"):
+        del st.query_params[BLIND]
+        st.rerun()
+    return True
+
+
 def render() -> None:
     """Show the page."""
     st.title("Compare")
     with plain_errors():
+        if _blind():
+            return
         runs = with_samples()
         if not runs:
             st.info("**No samples yet.** Samples come from runs; the page *Runs* says how.")
@@ -128,7 +148,7 @@ def render() -> None:
         st.markdown("#### What differs")
         render_statistics(one, other, runs)
         st.markdown("#### Blind: which of these is the faulty one?")
-        render_blind_test(one, other)
+        offer_blind_test(one, other)
 
 
 PAGE = DashboardPage("Compare", ":material/compare:", "compare", 35, render)

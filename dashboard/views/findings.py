@@ -207,7 +207,8 @@ def _judge(finding: StoredFinding) -> None:
 def _add_evidence(finding: StoredFinding, run: RunRecord) -> None:
     """Buttons for what is at hand: the run's diagnosis, and probes beside it."""
     answer = panel.load_answer(run)
-    probes = probes_of(panel.place_of(run.run_id))
+    kept = [one.content for one in store().finding_history(finding.finding_id)]
+    probes = [one for one in probes_of(panel.place_of(run.run_id)) if one not in kept]
     with st.expander("Add evidence"):
         if answer is not None and st.button("The run's diagnosis as it is now"):
             content = freeze_diagnosis(answer, finding.fault)
