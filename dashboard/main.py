@@ -3,7 +3,6 @@
 `fedlens.dashboard.serve` starts it.
 """
 
-from collections.abc import Iterator
 from urllib.parse import quote
 
 import streamlit as st
@@ -14,12 +13,13 @@ from fedlens.dashboard.access.session import (
     all_runs,
     home,
     look_at,
+    name_page,
     nearby,
     plain_errors,
     remembered,
 )
 from fedlens.dashboard.widgets.display import put_style
-from fedlens.dashboard.widgets.pages import PAGES, DashboardPage
+from fedlens.dashboard.widgets.pages import PAGES, pages_for
 from fedlens.foundation.registry import PluginError
 
 LENS = (
@@ -47,10 +47,12 @@ def main() -> None:
         look_at(None)
         visitor = account()
         look_at(_run_asked_for())
-    pages = sorted(_pages(), key=lambda page: page.order)
-    pages = [page for page in pages if visitor.may(page.needs)]
+    _say_what_is_missing()
+    pages = pages_for(visitor)
     shown = [page.in_navigation(default=page is pages[0]) for page in pages]
-    st.navigation(shown, position="top").run()
+    chosen = st.navigation(shown, position="top")
+    name_page(chosen.title)
+    chosen.run()
     with plain_errors():
         st.divider()
         render_account_line(visitor)
@@ -73,11 +75,11 @@ def _run_asked_for() -> str | None:
     return asked
 
 
-def _pages() -> Iterator[DashboardPage]:
-    """All pages that can be loaded; of the others the screen says what to fix."""
+def _say_what_is_missing() -> None:
+    """Of pages that cannot be loaded the screen says what to fix."""
     for name in PAGES:
         try:
-            yield PAGES[name]
+            _ = PAGES[name]
         except PluginError as error:
             st.warning(str(error), icon=":material/extension_off:")
 

@@ -30,7 +30,7 @@ def account() -> Member:
     found = _whose(home(), _cookie())
     if found is None:
         st.error("Your session has ended.", icon=":material/lock:")
-        st.html('<a href="/login">Sign in again</a>')
+        st.html('<a href="login">Sign in again</a>')
         st.stop()
     return known_in(store(), home(), found)
 
@@ -97,7 +97,7 @@ def render_account_line(visitor: Member) -> None:
         return
     with middle.popover("Account"):
         _own_account(visitor)
-    right.html('<a href="/logout">Sign out</a>')
+    right.html('<a href="logout">Sign out</a>')
 
 
 def _own_account(visitor: Member) -> None:

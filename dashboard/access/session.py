@@ -132,6 +132,40 @@ def plain_errors() -> Iterator[None]:
         st.stop()
 
 
+PAGE_NAME = "page_name"
+
+
+def name_page(title: str, of: str = "") -> None:
+    """Give the browser's tab, history and bookmarks the page's own name.
+
+    Args:
+        title: of the page.
+        of: the thing that it shows.
+    """
+    st.session_state[PAGE_NAME] = title
+    st.set_page_config(page_title=" · ".join(one for one in (of, title, "fedlens") if one))
+
+
+def _follow_address(key: str, asked: str | None, place: object) -> bool:
+    """Give a widget the address's choice where the browser's Back or Forward has changed that.
+
+    What the widget itself chose is written to the address by `_write_address`, so anything else
+    that stands there came from the browser. Whether the widget has a value of its own.
+    """
+    if key in st.session_state and asked != st.session_state.get(f"written_{key}"):
+        st.session_state[key] = place
+    return key in st.session_state
+
+
+def _write_address(key: str, parameter: str, value: str | None) -> None:
+    """Write a widget's choice to the address; ``None`` takes it out."""
+    if value is not None:
+        st.query_params[parameter] = value
+    elif parameter in st.query_params:
+        del st.query_params[parameter]
+    st.session_state[f"written_{key}"] = value
+
+
 def pick(
     label: str, things: Mapping[str, Thing], title: Callable[[Thing], str], parameter: str
 ) -> Thing:
@@ -153,14 +187,16 @@ def pick(
     if asked is not None and asked not in things:
         what = label.lower()
         st.warning(f"There is no {what} {plain(asked)} in this store; showing the newest one.")
+    key, place = f"picked_{parameter}", asked if asked in things else ids[0]
+    owned = _follow_address(key, st.query_params.get(parameter), place)
     chosen = st.selectbox(
         label,
         ids,
-        index=ids.index(asked) if asked is not None and asked in things else 0,
+        index=0 if owned else ids.index(str(place)),
         format_func=lambda one: title(things[one]),
-        key=f"picked_{parameter}",
+        key=key,
     )
-    st.query_params[parameter] = chosen
+    _write_address(key, parameter, chosen)
     st.session_state[remembered] = chosen
     return things[chosen]
 
@@ -183,21 +219,19 @@ def choice(
         parameter: of the address, where an option stands as a text.
     """
     texts = [str(option) for option in options]
-    asked = st.query_params.get(parameter, "")
+    asked = st.query_params.get(parameter)
     at = texts.index(asked) if asked in texts else 0
     key = f"chosen_{parameter}_{hash(tuple(texts)) & 0xFFFFFF:x}"
+    owned = _follow_address(key, asked, at)
     place = st.selectbox(
         label,
         range(len(options)),
-        index=at,
+        index=0 if owned else at,
         format_func=lambda i: words(options[i]),
         key=key,
         disabled=len(options) < 2,
     )
-    if place:
-        st.query_params[parameter] = texts[place]
-    elif parameter in st.query_params:
-        del st.query_params[parameter]
+    _write_address(key, parameter, texts[place] if place else None)
     return options[place or 0]
 
 
@@ -218,6 +252,7 @@ def pick_run(runs: list[RunRecord]) -> RunRecord:
     """A picker of runs, of which there is at least one, the newest first; the page is about it."""
     run = pick("Run", {run.run_id: run for run in runs}, run_title, RUN_PARAMETER)
     look_at(run.run_id)
+    name_page(str(st.session_state.get(PAGE_NAME, "")), run.name)
     return run
 
 
