@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import streamlit as st
 
 from fedlens.dashboard.access.session import (
@@ -32,12 +34,13 @@ from fedlens.dashboard.samples.filters import ALL, choose_batch, classes_of
 from fedlens.dashboard.summary.badges import privacy_warning
 from fedlens.dashboard.widgets.grid import grid, grid_data
 from fedlens.dashboard.widgets.markup import whole_factor
-from fedlens.dashboard.widgets.pages import DashboardPage
+from fedlens.dashboard.widgets.pages import PAGES, DashboardPage
 from fedlens.foundation.unlabelled import requested_words
 from fedlens.store import RunRecord, StoredSample
 
 AT_ONCE = 200
 OTHER = "with"
+PICKED = "picked_in_comparison"
 TILE = 40
 """Pixels of a sample, about: a whole number for each of its own."""
 
@@ -63,10 +66,6 @@ def _classes(side: Side) -> list[int]:
         return list(classes_of(side.run.run_id))
 
 
-def _nothing(_: int) -> None:
-    """A click opens nothing here."""
-
-
 def _grid(side: Side, class_: int | None, offset: int, key: str) -> None:
     found = side.samples(AT_ONCE, class_=class_, offset=offset)
     if not found:
@@ -76,7 +75,16 @@ def _grid(side: Side, class_: int | None, offset: int, key: str) -> None:
     names = [_name(one) for one in found]
     factor = whole_factor(sprite.width, sprite.height, TILE)
     data = grid_data(sprite, [one.sample_id for one in found], names, selected=None, factor=factor)
-    grid(data, key=key, on_pick=_nothing)
+    grid(data, key=key, on_pick=partial(_remember, side.run.run_id))
+    picked = st.session_state.pop(PICKED, None)
+    if picked is not None:
+        page = PAGES["samples"].in_navigation()
+        st.switch_page(page, query_params=picked)
+
+
+def _remember(run_id: str, sample_id: int) -> None:
+    """A click on a sample opens it on its own page."""
+    st.session_state[PICKED] = {RUN_PARAMETER: run_id, "sample": str(sample_id)}
 
 
 def _name(sample: StoredSample) -> str:

@@ -104,6 +104,8 @@ def _doing(run: RunRecord, done: int) -> str:
         return ""
     if done >= run.rounds_planned:
         return "all rounds done: drawing samples"
+    if done == run.rounds_planned - 1:
+        return "last round, then its samples are drawn"
     return f"training round {done + 1}"
 
 
