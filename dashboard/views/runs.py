@@ -165,6 +165,7 @@ def _cards(ids: list[str]) -> None:
 
 def _waiting() -> None:
     """An empty page that renews itself as soon as there is a run."""
+    require("look")
     if all_runs():
         st.rerun()
 

@@ -168,7 +168,7 @@ function line(row) {
       shown = make("span", `tag ${said.kind}`);
       shown.textContent = said.text;
     }
-    cell.append(said.page ? link(said.page, row, shown) : shown);
+    cell.append(said.page && said.text ? link(said.page, row, shown) : shown);
     if (said.under) {
       const under = make("small");
       under.textContent = said.under;
@@ -184,7 +184,7 @@ function link(page, row, inner) {
   made.href = `${page}?run=${encodeURIComponent(row.id)}`;
   made.dataset.page = page;
   made.dataset.run = row.id;
-  if (page !== "run") made.setAttribute("aria-label", `${page}: ${row.name.text}, ${inner.textContent}`);
+  if (page === "diagnosis") made.setAttribute("aria-label", `${page}: ${row.name.text}, ${inner.textContent}`);
   made.append(inner);
   return made;
 }

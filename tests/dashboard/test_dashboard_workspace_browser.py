@@ -93,7 +93,9 @@ def test_runs_of_all_stores_are_listed_found_and_appear(
     page.get_by_label("Search runs").fill("")
     with add_store(folder / "late") as store:
         populated.whole_run(store, "late")
-    playwright.expect(page.locator("td.name a", has_text="late drawn")).to_be_visible()
+    playwright.expect(page.locator("td.name a", has_text="late drawn")).to_be_visible(
+        timeout=60_000
+    )
     picture = page.locator("tr", has_text="late drawn").locator("img")
     playwright.expect(picture).to_have_js_property("complete", True)
     assert picture.evaluate("image => image.naturalWidth") > 0
@@ -129,10 +131,11 @@ def test_labels_go_to_the_store_that_has_the_run(
     with open_store(folder / "sound" / "store.db") as store:
         project = populated.add_project(store, "sound", overlap=1)
         page = opened(visit, workspace, f"annotate?project={project}&run=sound")
-        page.get_by_text("labels of sound").first.wait_for()
-        page.locator(".desk img, .desk canvas").first.wait_for()
+        page.get_by_text("Synthetic samples of run sound drawn").wait_for()
+        page.locator(".desk:not([data-sample=''])").wait_for()
         page.keyboard.press("3")
-        page.get_by_text("all saved").wait_for()
+        page.locator(".desk[data-unsent='0']").wait_for()
+        page.get_by_text("1 labelled").wait_for()
         assert len(store.answers(project)) == 1
     with open_store(folder / "store.db") as own:
         assert own.projects() == []
