@@ -18,6 +18,7 @@ from fedlens.dashboard.faults.jobs import MOST_SECONDS, RunPlace
 from fedlens.dashboard.faults.panel import clock
 from fedlens.dashboard.faults.report import probe_card
 from fedlens.dashboard.jobs import Job, Jobs
+from fedlens.dashboard.summary.privacy import epsilon_text
 from fedlens.dashboard.widgets.display import put_card
 from fedlens.dashboard.widgets.markup import text
 from fedlens.diagnosis.probe_offers import ProbeOffer
@@ -102,7 +103,7 @@ def _button(question: ProbeQuestion, offer: ProbeOffer, run: RunRecord) -> None:
     """Two clicks: what is spent cannot be taken back."""
     with st.popover("Ask it from here", icon=":material/contact_support:"):
         st.markdown(
-            f"This spends **DP ε = {offer.price.epsilon:.3g}** of {offer.price.users} users' "
+            f"This spends **DP ε = {epsilon_text(offer.price.epsilon)}** of {offer.price.users} users' "
             "budget. It cannot be taken back."
         )
         if st.button("Spend it and ask", key=f"probe-{question.probe}", type="primary"):
