@@ -102,9 +102,10 @@ def render_probe(finding: DiagnosedFault, run: RunRecord, place: RunPlace, shown
 def _button(question: ProbeQuestion, offer: ProbeOffer, run: RunRecord) -> None:
     """Two clicks: what is spent cannot be taken back."""
     with st.popover("Ask it from here", icon=":material/contact_support:"):
+        price = offer.price
         st.markdown(
-            f"This spends **DP ε = {epsilon_text(offer.price.epsilon)}** of {offer.price.users} users' "
-            "budget. It cannot be taken back."
+            f"This spends **DP ε = {epsilon_text(price.epsilon)}** of {price.users} users' budget "
+            f"(Bayesian DP ε ≤ {epsilon_text(price.bayesian_epsilon)}). It cannot be taken back."
         )
         if st.button("Spend it and ask", key=f"probe-{question.probe}", type="primary"):
             author = require("manage").name
