@@ -52,8 +52,8 @@ demo-fault: $(RUN) ## the same with 30% of the users' images turned: see the bug
 	$(BIN)/fedlens samples runs/demo-fault --beside $(wildcard runs/demo)
 	$(BIN)/fedlens diagnose runs/demo-fault
 
-dashboard: $(RUN) ## open the dashboard on the demo's result
-	$(BIN)/fedlens dashboard runs/demo
+dashboard: $(RUN) ## open the dashboard on all runs below runs/
+	$(BIN)/fedlens dashboard runs
 
 quick: setup ## lint and the fast tests side by side: a minute on two cores
 	$(MAKE) --no-print-directory -j 2 --output-sync=target lint quick-tests

@@ -3,15 +3,23 @@
 `fedlens.dashboard.serve` starts it.
 """
 
-from collections.abc import Iterator
 from urllib.parse import quote
 
 import streamlit as st
 
 from fedlens.dashboard.access.account import account, render_account_line
-from fedlens.dashboard.access.session import nearby, plain_errors, store
+from fedlens.dashboard.access.session import (
+    RUN_PARAMETER,
+    all_runs,
+    home,
+    look_at,
+    name_page,
+    nearby,
+    plain_errors,
+    remembered,
+)
 from fedlens.dashboard.widgets.display import put_style
-from fedlens.dashboard.widgets.pages import PAGES, DashboardPage
+from fedlens.dashboard.widgets.pages import PAGES, pages_for
 from fedlens.foundation.registry import PluginError
 
 LENS = (
@@ -36,26 +44,42 @@ def main() -> None:
     put_style()
     st.logo(LOGO, size="large")
     with plain_errors():
+        look_at(None)
         visitor = account()
-    pages = sorted(_pages(), key=lambda page: page.order)
-    pages = [page for page in pages if visitor.may(page.needs)]
+        look_at(_run_asked_for())
+    _say_what_is_missing()
+    pages = pages_for(visitor)
     shown = [page.in_navigation(default=page is pages[0]) for page in pages]
-    st.navigation(shown, position="top").run()
+    chosen = st.navigation(shown, position="top")
+    name_page(chosen.title)
+    chosen.run()
     with plain_errors():
         st.divider()
         render_account_line(visitor)
         st.caption(
             "Every image here is **synthetic**: drawn from a generator that learned only from "
             "clipped, aggregated updates of users' devices. No user's data is in this store. "
-            f"Store: `{nearby(store().place)}`"
+            f"Store: `{nearby(home().place)}`"
         )
 
 
-def _pages() -> Iterator[DashboardPage]:
-    """All pages that can be loaded; of the others the screen says what to fix."""
+def _run_asked_for() -> str | None:
+    """The run that the page is about, until a picker says another: its store is looked at.
+
+    The address names it, or it was looked at before. A store of accounts alone gives way to that
+    of the newest run.
+    """
+    asked = st.query_params.get(RUN_PARAMETER) or remembered(RUN_PARAMETER)
+    if asked is None and not home().runs():
+        asked = next((run.run_id for run in all_runs()), None)
+    return asked
+
+
+def _say_what_is_missing() -> None:
+    """Of pages that cannot be loaded the screen says what to fix."""
     for name in PAGES:
         try:
-            yield PAGES[name]
+            _ = PAGES[name]
         except PluginError as error:
             st.warning(str(error), icon=":material/extension_off:")
 

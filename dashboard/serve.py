@@ -10,9 +10,11 @@ import sys
 import webbrowser
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fedlens.dashboard.access.workspace import RUNS_VARIABLE, STORES, owner_of
 from fedlens.dashboard.widgets.options import (
     COOKIE_VARIABLE,
     STORE_VARIABLE,
@@ -47,6 +49,7 @@ def serve(
     open_browser: bool = False,
     allow_remote: bool = False,
     user: str = "local",
+    folder: Path | None = None,
     announce: Callable[[str], None] | None = None,
 ) -> None:
     """Serve the dashboard over a store until interrupted (Ctrl-C or SIGTERM).
@@ -62,6 +65,7 @@ def serve(
         allow_remote: permit a ``host`` that other machines reach. The connection is not encrypted:
             put a TLS proxy in front.
         user: name of the account that the access token opens.
+        folder: the workspace: runs below it are shown too, whatever store knows them.
         announce: is given the link, token included, once the page answers; default: standard error.
 
     Raises:
@@ -71,6 +75,8 @@ def serve(
     """
     _check_host(host, allow_remote)
     open_store(store_url).close()
+    if folder is not None:
+        os.environ[RUNS_VARIABLE] = str(folder.absolute())
     listener = _listen(host, port)
     try:
         _serve_on(listener, store_url, host, token, user, _speaker(announce, open_browser))
@@ -115,6 +121,7 @@ def _application(tokens: SessionTokens, store: Store, started: Callable[[], None
     from fedlens.dashboard.access.auth import AuthMiddleware
     from fedlens.dashboard.jobs import end_all
     from fedlens.dashboard.labelling.desk_api import desk_routes
+    from fedlens.dashboard.summary.thumbnails import thumbnail_route
 
     @asynccontextmanager
     async def lifespan(_app: App) -> AsyncIterator[None]:
@@ -125,7 +132,11 @@ def _application(tokens: SessionTokens, store: Store, started: Callable[[], None
     return App(
         MAIN_SCRIPT,
         lifespan=lifespan,
-        routes=[*desk_routes(store), metrics_route(store)],
+        routes=[
+            *desk_routes(store, lambda: STORES.others(store)),
+            thumbnail_route(partial(owner_of, store)),
+            metrics_route(store),
+        ],
         middleware=[Middleware(AuthMiddleware, tokens=tokens)],
         on_script_error=_log_error,
     )

@@ -49,7 +49,7 @@ ENVIRONMENT = """## Environment
 |---|---|
 | `FEDLENS_DATA` | folder with the files of data sets |
 | `FEDLENS_STORE` | URL of the store, if no `--store` is given |
-| `FEDLENS_RUNS` | folder of run folders, if the dashboard finds no run beside its store |
+| `FEDLENS_RUNS` | folder whose runs are shown, as `fedlens dashboard FOLDER` sets it |
 | `FEDLENS_PATHS` | folders whose files a run's settings may name, as in `PATH`; if unset, any |
 | `FEDLENS_HOME` | folder of `populations`, `heads` and `flwr run`'s `runs`; `~/.fedlens` if unset |
 | `FEDLENS_DASHBOARD_USER` | account of the dashboard's access token; set by the command |

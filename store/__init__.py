@@ -14,6 +14,7 @@ from fedlens.store.errors import StoreError, StoreVersionError
 from fedlens.store.exporters import EXPORTERS, Exporter, LabelledSample
 from fedlens.store.exporters.label_studio import labelling_interface
 from fedlens.store.findings import FindingEntry, FindingRecord, FindingStatus, StoredFinding
+from fedlens.store.glances import RunGlance
 from fedlens.store.imports import ImportedLabel, read_labels_file
 from fedlens.store.labelling import (
     Annotation,

@@ -9,6 +9,7 @@ from fedlens.store.answers import AnswerMethods
 from fedlens.store.audits import AuditMethods
 from fedlens.store.engine import clear_errors, locate, prepare_file, shared_engine
 from fedlens.store.findings import FindingMethods
+from fedlens.store.glances import GlanceMethods
 from fedlens.store.imports import ImportMethods
 from fedlens.store.members import MemberMethods
 from fedlens.store.privatizers import PrivatizerMethods
@@ -50,6 +51,7 @@ def open_store(url: str | Path, *, create: bool = False) -> Store:
 
 class Store(
     RunMethods,
+    GlanceMethods,
     MemberMethods,
     AuditMethods,
     PrivatizerMethods,

@@ -6,12 +6,13 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from functools import partial
+from dataclasses import replace
+from functools import lru_cache, partial
 
 import streamlit as st
 
 from fedlens.dashboard.access.auth import Visitors
-from fedlens.dashboard.access.session import store
+from fedlens.dashboard.access.session import home, store
 from fedlens.dashboard.widgets.markup import plain as plain
 from fedlens.dashboard.widgets.options import COOKIE_VARIABLE, USER_VARIABLE
 from fedlens.store import Member, Permission, Store, StoreError
@@ -26,12 +27,24 @@ def account() -> Member:
 
     A page that no gate stands before (one that its own user runs, as a test does) is the owner's.
     """
-    found = _whose(store(), _cookie())
+    found = _whose(home(), _cookie())
     if found is None:
         st.error("Your session has ended.", icon=":material/lock:")
-        st.html('<a href="/login">Sign in again</a>')
+        st.html('<a href="login">Sign in again</a>')
         st.stop()
-    return found
+    return known_in(store(), home(), found)
+
+
+def known_in(source: Store, own: Store, member: Member) -> Member:
+    """A member as another store of the workspace numbers them: the name is the same in all."""
+    if source.place == own.place or not member.may("annotate"):
+        return member
+    return replace(member, user_id=_numbered(source.place, member.name, source))
+
+
+@lru_cache(maxsize=1024)
+def _numbered(_place: str, name: str, source: Store) -> int:
+    return source.ensure_user(name)
 
 
 def require(permission: Permission) -> Member:
@@ -47,7 +60,7 @@ def require(permission: Permission) -> Member:
 
 def require_later(permission: Permission) -> Callable[[], Member]:
     """`require` for what happens after the page was drawn, and outside of it: a download."""
-    return partial(_still_allowed, store(), _cookie(), permission)
+    return partial(_still_allowed, home(), _cookie(), permission)
 
 
 def _still_allowed(source: Store, cookie: str | None, permission: Permission) -> Member:
@@ -84,13 +97,13 @@ def render_account_line(visitor: Member) -> None:
         return
     with middle.popover("Account"):
         _own_account(visitor)
-    right.html('<a href="/logout">Sign out</a>')
+    right.html('<a href="logout">Sign out</a>')
 
 
 def _own_account(visitor: Member) -> None:
     """What people may do with their own account. Each ends all of its sessions, this one too."""
     if st.button("Sign out everywhere", key="sign_out_everywhere"):
-        store().sign_out_everywhere(account().name, actor=visitor.name)
+        home().sign_out_everywhere(account().name, actor=visitor.name)
         st.rerun()
     with st.form("own-password", clear_on_submit=True):
         old = st.text_input("Present password", type="password")
@@ -114,9 +127,9 @@ def change_password(visitor: Member, old: str, new: str) -> bool:
         StoreError: the new one cannot be used.
     """
     with _TURN:  # guesses of all sessions wait for each other
-        if store().check_password(visitor.name, old) is None:
-            store().log_refusal("own account", visitor.name)
+        if home().check_password(visitor.name, old) is None:
+            home().log_refusal("own account", visitor.name)
             time.sleep(WRONG_SECONDS)
             return False
-    store().set_password(visitor.name, new, actor=visitor.name)
+    home().set_password(visitor.name, new, actor=visitor.name)
     return True

@@ -13,11 +13,11 @@ out, and end for an account that is disabled.
 from __future__ import annotations
 
 import hmac
+import re
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
-from html import escape
 from http.cookies import CookieError, SimpleCookie
 from threading import Lock
 from typing import TypeVar
@@ -28,6 +28,7 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from fedlens.dashboard.access.login_page import NOT_FOUND, THEN, login_page
 from fedlens.dashboard.widgets.options import DashboardError
 from fedlens.store import Member, Store, StoreError
 
@@ -115,61 +116,6 @@ class GuessLimit:
             return found
         finally:
             self._turn.release()
-
-
-# The login page: one self-contained document, since an unknown visitor may load nothing else.
-
-_PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>fedlens: sign in</title>
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<style>
-body {{ font: 16px/1.5 system-ui, sans-serif; color: #1f2a37; background: #f5f7fa; margin: 0; }}
-main {{ max-width: 26rem; margin: 14vh auto; padding: 2rem; background: #fff;
-  border: 1px solid #dfe5ec; border-radius: .75rem; }}
-h1 {{ font-size: 1.4rem; margin: 0 0 .5rem; }}
-label {{ display: block; font-weight: 600; margin-top: 1rem; }}
-input {{ box-sizing: border-box; width: 100%; padding: .6rem; margin: .35rem 0 1rem; font: inherit;
-  border: 1px solid #b6c2cf; border-radius: .5rem; }}
-button {{ font: inherit; font-weight: 600; color: #fff; background: #1f5fa8; border: 0;
-  padding: .6rem 1.2rem; border-radius: .5rem; cursor: pointer; }}
-.wrong {{ color: #a61b1b; font-weight: 600; }}
-hr {{ border: 0; border-top: 1px solid #dfe5ec; margin: 1.5rem 0; }}
-code {{ background: #eef2f6; padding: .1rem .3rem; border-radius: .25rem; }}
-</style></head><body><main>
-<h1>fedlens</h1>
-{message}
-{accounts}
-<p>{intro}The access token is in the link that <code>fedlens dashboard</code> printed when it was
-started: follow that link, or paste the token here.</p>
-<form method="post" action="/login">
-<label for="token">Access token</label>
-<input id="token" name="token" type="password" autocomplete="off" required{focus}>
-<button type="submit">Open the dashboard</button>
-</form></main></body></html>
-"""
-_ACCOUNTS = """<form method="post" action="/login">
-<label for="name">Name</label>
-<input id="name" name="name" autocomplete="username" maxlength="60" required autofocus>
-<label for="password">Password</label>
-<input id="password" name="password" type="password" autocomplete="current-password" required>
-<button type="submit">Sign in</button>
-</form>
-<hr>"""
-
-
-def login_page(message: str = "", *, accounts: bool = False) -> str:
-    """The page's HTML.
-
-    Args:
-        message: plain text, shown above the forms.
-        accounts: also ask for a name and its password.
-    """
-    return _PAGE.format(
-        message=f'<p class="wrong" role="alert">{escape(message)}</p>' if message else "",
-        accounts=_ACCOUNTS if accounts else "",
-        intro="Or open it as its owner. " if accounts else "",
-        focus="" if accounts else " autofocus",
-    )
 
 
 OPEN_PATHS = frozenset({"/_stcore/health"})
@@ -283,7 +229,7 @@ class AuthMiddleware:
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
         # Streamlit lets any page of the same machine in, and asks another one for our address.
         if _from_here(HTTPConnection(scope)) and await self._visitor(scope) is not None:
-            await self._app(scope, receive, send)
+            await self._app(_as_from_here(scope), receive, send)
         else:
             await send({"type": "websocket.close", "code": 1008})
 
@@ -308,11 +254,11 @@ class AuthMiddleware:
                 return await self._logout(request)
             if path == METRICS_PATH and not account.may("look"):
                 return PlainTextResponse("Your role does not look at runs.\n", status_code=403)
-            return _see_other("/") if path == LOGIN_PATH else None
+            return _see_other("./") if path == LOGIN_PATH else _own_page(request, account)
         if path == LOGIN_PATH:
-            return HTMLResponse(await self._page())
-        if request.method == "GET" and "text/html" in request.headers.get("accept", ""):
-            return _see_other(LOGIN_PATH)
+            return HTMLResponse(await self._page(then=request.query_params.get(THEN, "")))
+        if _is_page(request):
+            return _see_other(_to_login(request))
         return PlainTextResponse("Not signed in.\n", status_code=401)
 
     async def _by_bearer(self, request: Request) -> bool:
@@ -332,8 +278,7 @@ class AuthMiddleware:
             return PlainTextResponse(LINK_ALONE, status_code=403)
         offered = request.query_params["token"]
         rest = [(k, v) for k, v in request.query_params.multi_items() if k != "token"]
-        # A path is only ever taken from this server's own URL; "//host" would leave it.
-        path = "/" + request.url.path.lstrip("/")
+        path = _here(request.url.path)
         target = f"{path}?{urlencode(rest)}" if rest else path
         return await self._admit(request, target, partial(self._tokens.open_by_token, offered))
 
@@ -344,9 +289,10 @@ class AuthMiddleware:
         if fields.get("name"):
             name, password = fields["name"].strip(), fields.get("password", "")
             opened = partial(self._tokens.open_by_password, name, password)
-            return await self._admit(request, "/", opened, WRONG_PASSWORD, self._passwords)
+            return await self._admit(request, _after(fields), opened, WRONG_PASSWORD, fields)
         offered = fields.get("token", "").strip()
-        return await self._admit(request, "/", partial(self._tokens.open_by_token, offered))
+        opened = partial(self._tokens.open_by_token, offered)
+        return await self._admit(request, _after(fields), opened, WRONG_TOKEN, fields)
 
     async def _admit(
         self,
@@ -354,20 +300,23 @@ class AuthMiddleware:
         target: str,
         opened: partial[str | None],
         wrong: str = WRONG_TOKEN,
-        turns: GuessLimit | None = None,
+        fields: Mapping[str, str] | None = None,
     ) -> Response:
         """Try what was offered when its turn comes, and open a session where it is right.
 
         Passwords have turns of their own: who guesses tokens holds up nobody who has one.
         """
+        fields = fields or {}
+        turns = self._passwords if fields.get("name") else self._guesses
+        kept = {"then": fields.get(THEN, ""), "name": fields.get("name", "")}
         try:
-            cookie = await (turns or self._guesses).take_turn(opened)
+            cookie = await turns.take_turn(opened)
         except TimeoutError:
-            return HTMLResponse(await self._page(TOO_MANY), 429, {"retry-after": "30"})
+            return HTMLResponse(await self._page(TOO_MANY, **kept), 429, {"retry-after": "30"})
         except StoreError as error:
             return PlainTextResponse(f"The store cannot answer: {error}\n", status_code=503)
         if cookie is None:
-            return HTMLResponse(await self._page(wrong), status_code=401)
+            return HTMLResponse(await self._page(wrong, **kept), status_code=401)
         response = _see_other(target)
         response.set_cookie(
             self._tokens.cookie,
@@ -384,13 +333,13 @@ class AuthMiddleware:
             return PlainTextResponse("Sign out on the dashboard's own page.\n", status_code=403)
         value = read_cookie(request.scope, self._tokens.cookie)
         await anyio.to_thread.run_sync(self._tokens.close, value)
-        response = _see_other(LOGIN_PATH)
+        response = _see_other(LOGIN_PATH.lstrip("/"))
         response.delete_cookie(self._tokens.cookie)
         return response
 
-    async def _page(self, message: str = "") -> str:
+    async def _page(self, message: str = "", *, then: str = "", name: str = "") -> str:
         accounts = await anyio.to_thread.run_sync(self._tokens.has_accounts)
-        return login_page(message, accounts=accounts)
+        return login_page(message, accounts=accounts, then=then, name=name)
 
     async def _visitor(self, scope: Scope) -> Member | None:
         value = read_cookie(scope, self._tokens.cookie)
@@ -431,7 +380,15 @@ def _from_here(request: HTTPConnection) -> bool:
     origin = request.headers.get("origin")
     if site not in ("same-origin", "none"):
         return False
-    return origin is None or urlsplit(origin).netloc == request.headers.get("host")
+    # A proxy may ask under another host; no other site's page can have a browser send its header.
+    hosts = request.headers.get("host"), request.headers.get("x-forwarded-host")
+    return origin is None or urlsplit(origin).netloc in hosts
+
+
+def _as_from_here(scope: Scope) -> Scope:
+    """A connection that was checked, without its origin: Streamlit knows no proxy's address."""
+    headers = [(k, v) for k, v in scope["headers"] if k != b"origin"]
+    return {**scope, "headers": [*headers, (b"origin", b"http://localhost")]}
 
 
 def _is_encrypted(request: Request) -> bool:
@@ -441,6 +398,53 @@ def _is_encrypted(request: Request) -> bool:
     """
     said = request.headers.get("x-forwarded-proto", ""), request.headers.get("origin", "")
     return request.url.scheme == "https" or said[0] == "https" or said[1].startswith("https://")
+
+
+def _is_page(request: Request) -> bool:
+    """Whether a browser asks for a page, and not a program or a page's part."""
+    return request.method == "GET" and "text/html" in request.headers.get("accept", "")
+
+
+def _here(path: str) -> str:
+    """A path of this server as seen from beside it.
+
+    What stands in front of it, as a proxy's own path does, is kept; another server is never meant.
+    """
+    return "./" + path.strip("/").rpartition("/")[2]
+
+
+def _to_login(request: Request) -> str:
+    going = request.url.path.strip("/")
+    up = "../" * going.count("/")
+    if not going and not request.url.query:
+        return f"{up}login"
+    query = f"?{request.url.query}" if request.url.query else ""
+    return f"{up}login?{urlencode({THEN: going + query})}"
+
+
+def _after(fields: Mapping[str, str]) -> str:
+    """Where a visitor goes who has signed in: a page of this server, whatever was sent."""
+    path, _, query = fields.get(THEN, "").partition("?")
+    if not re.fullmatch(r"[\w-]*", path, re.ASCII):
+        return "./"
+    clean = urlencode(parse_qsl(query))
+    return f"./{path}?{clean}" if clean else f"./{path}"
+
+
+def _own_page(request: Request, account: Member) -> Response | None:
+    """A first page has the root's address, by whatever name; of others it is said that none is."""
+    path = request.url.path.strip("/")
+    if not path or "/" in path or path == METRICS_PATH.strip("/") or not _is_page(request):
+        return None
+    from fedlens.dashboard.widgets.pages import pages_for  # the pages stand on this module
+
+    paths = [page.path for page in pages_for(account)]
+    if paths and path == paths[0]:
+        query = f"?{request.url.query}" if request.url.query else ""
+        return _see_other(f"./{query}")
+    if path in paths or path == LOGOUT_PATH.strip("/"):
+        return None
+    return HTMLResponse(NOT_FOUND, status_code=404)
 
 
 def _see_other(target: str) -> RedirectResponse:

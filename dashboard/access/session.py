@@ -7,11 +7,13 @@ import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TypeVar
 
 import streamlit as st
 
+from fedlens.dashboard.access.workspace import owner_of, runs_by_store
 from fedlens.dashboard.widgets.markup import plain
 from fedlens.dashboard.widgets.options import STORE_VARIABLE
 from fedlens.store import RunRecord, Store, StoreError, open_store
@@ -34,14 +36,69 @@ def _file_number(url: str) -> int:
     return path.stat().st_ino if path is not None and path.exists() else 0
 
 
-def store() -> Store:
-    """The store that the dashboard was started on; one set of connections for all sessions.
+def home() -> Store:
+    """The store that the dashboard was started on, which holds accounts, sessions and the log.
 
     Raises:
         StoreError: it is not there (any more) or at another revision.
     """
     url = store_url()
     return _open(url, _file_number(url))
+
+
+LOOKED_AT = "store_looked_at"
+"""Of the session: the store of the run that the page is about, where it is not the own one."""
+_WITHIN: ContextVar[Store | None] = ContextVar("within", default=None)
+
+
+def store() -> Store:
+    """The store of the run that the page looks at; the dashboard's own where it looks at none.
+
+    Raises:
+        StoreError: the dashboard's own is not there (any more) or at another revision.
+    """
+    within = _WITHIN.get()
+    if within is not None:
+        return within
+    looked_at = st.session_state.get(LOOKED_AT)
+    return looked_at if isinstance(looked_at, Store) else home()
+
+
+def store_of(run_id: str) -> Store:
+    """The store that knows a run; the dashboard's own where none does."""
+    return owner_of(home(), run_id)
+
+
+@contextmanager
+def within_store_of(run_id: str) -> Iterator[None]:
+    """Meanwhile `store` is the one that knows this run: for pages that show runs of several."""
+    token = _WITHIN.set(store_of(run_id))
+    try:
+        yield
+    finally:
+        _WITHIN.reset(token)
+
+
+def look_at(run_id: str | None) -> None:
+    """Have the session's page be about a run: `store` is the one that knows it from now on."""
+    owner = None if run_id is None else store_of(run_id)
+    st.session_state[LOOKED_AT] = None if owner is home() else owner
+
+
+def pinned_reference(run: RunRecord) -> str | None:
+    """The id of the run that is pinned for a run's data, in its own store before the others."""
+    own = store_of(run.run_id)
+    for one in (own, *(owner for owner, _ in runs_by_store(home()) if owner is not own)):
+        pinned = one.pinned_references().get(run.data_name)
+        if pinned is not None and pinned != run.run_id:
+            return pinned
+    return None
+
+
+def all_runs() -> list[RunRecord]:
+    """The runs of all stores of the workspace, those of the last day first."""
+    found = [run for _, runs in runs_by_store(home()) for run in runs]
+    return sorted(found, key=lambda run: (run.created_at, run.name), reverse=True)
 
 
 def store_url() -> str:
@@ -75,6 +132,40 @@ def plain_errors() -> Iterator[None]:
         st.stop()
 
 
+PAGE_NAME = "page_name"
+
+
+def name_page(title: str, of: str = "") -> None:
+    """Give the browser's tab, history and bookmarks the page's own name.
+
+    Args:
+        title: of the page.
+        of: the thing that it shows.
+    """
+    st.session_state[PAGE_NAME] = title
+    st.set_page_config(page_title=" · ".join(one for one in (of, title, "fedlens") if one))
+
+
+def _follow_address(key: str, asked: str | None, place: object) -> bool:
+    """Give a widget the address's choice where the browser's Back or Forward has changed that.
+
+    What the widget itself chose is written to the address by `_write_address`, so anything else
+    that stands there came from the browser. Whether the widget has a value of its own.
+    """
+    if key in st.session_state and asked != st.session_state.get(f"written_{key}"):
+        st.session_state[key] = place
+    return key in st.session_state
+
+
+def _write_address(key: str, parameter: str, value: str | None) -> None:
+    """Write a widget's choice to the address; ``None`` takes it out."""
+    if value is not None:
+        st.query_params[parameter] = value
+    elif parameter in st.query_params:
+        del st.query_params[parameter]
+    st.session_state[f"written_{key}"] = value
+
+
 def pick(
     label: str, things: Mapping[str, Thing], title: Callable[[Thing], str], parameter: str
 ) -> Thing:
@@ -96,16 +187,24 @@ def pick(
     if asked is not None and asked not in things:
         what = label.lower()
         st.warning(f"There is no {what} {plain(asked)} in this store; showing the newest one.")
+    key, place = f"picked_{parameter}", asked if asked in things else ids[0]
+    owned = _follow_address(key, st.query_params.get(parameter), place)
     chosen = st.selectbox(
         label,
         ids,
-        index=ids.index(asked) if asked is not None and asked in things else 0,
+        index=0 if owned else ids.index(str(place)),
         format_func=lambda one: title(things[one]),
-        key=f"picked_{parameter}",
+        key=key,
     )
-    st.query_params[parameter] = chosen
+    _write_address(key, parameter, chosen)
     st.session_state[remembered] = chosen
     return things[chosen]
+
+
+def remembered(parameter: str) -> str | None:
+    """What was last picked for a parameter of the address in this session."""
+    said = st.session_state.get(f"remembered_{parameter}")
+    return None if said is None else str(said)
 
 
 def choice(
@@ -120,21 +219,19 @@ def choice(
         parameter: of the address, where an option stands as a text.
     """
     texts = [str(option) for option in options]
-    asked = st.query_params.get(parameter, "")
+    asked = st.query_params.get(parameter)
     at = texts.index(asked) if asked in texts else 0
     key = f"chosen_{parameter}_{hash(tuple(texts)) & 0xFFFFFF:x}"
+    owned = _follow_address(key, asked, at)
     place = st.selectbox(
         label,
         range(len(options)),
-        index=at,
+        index=0 if owned else at,
         format_func=lambda i: words(options[i]),
         key=key,
         disabled=len(options) < 2,
     )
-    if place:
-        st.query_params[parameter] = texts[place]
-    elif parameter in st.query_params:
-        del st.query_params[parameter]
+    _write_address(key, parameter, texts[place] if place else None)
     return options[place or 0]
 
 
@@ -152,8 +249,11 @@ def choose_page(total: int, at_once: int, label: str = "Page") -> int:
 
 
 def pick_run(runs: list[RunRecord]) -> RunRecord:
-    """A picker of runs, of which there is at least one, the newest first."""
-    return pick("Run", {run.run_id: run for run in runs}, run_title, RUN_PARAMETER)
+    """A picker of runs, of which there is at least one, the newest first; the page is about it."""
+    run = pick("Run", {run.run_id: run for run in runs}, run_title, RUN_PARAMETER)
+    look_at(run.run_id)
+    name_page(str(st.session_state.get(PAGE_NAME, "")), run.name)
+    return run
 
 
 def nearby(place: str) -> str:

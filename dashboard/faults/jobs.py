@@ -6,7 +6,6 @@ The store knows runs' samples; what a diagnosis reads, their released sums, lies
 from __future__ import annotations
 
 import json
-import os
 import sys
 import threading
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fedlens.dashboard.access.workspace import found_below
 from fedlens.dashboard.faults.answer import AnswerError, DiagnosisAnswer, read_answer
 from fedlens.dashboard.jobs import CommandFailed, Job, Jobs
 from fedlens.diagnosis.steps import DiagnosisStep, read_step
@@ -29,9 +29,6 @@ from fedlens.diagnosis.stored_answers import (
     run_id_in,
 )
 from fedlens.store.engine import locate
-
-RUNS_VARIABLE = "FEDLENS_RUNS"
-"""Environment variable with a folder of run folders, where they do not lie beside the store."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +49,7 @@ class RunPlace:
 
 
 def list_places(store_url: str) -> dict[str, RunPlace]:
-    """The runs by id: in the store's folder, beside it, and where the variable says.
+    """The runs by id: in the store's folder, in it and beside it, and below the workspace's.
 
     A folder that cannot be read is passed over: the page then says that the run was not found.
     """
@@ -65,11 +62,12 @@ def list_places(store_url: str) -> dict[str, RunPlace]:
 
 
 def _candidates(store_url: str) -> Iterator[Path]:
-    named = os.environ.get(RUNS_VARIABLE, "")
     own = locate(store_url).path
-    if own is not None:
-        yield own.absolute().parent
-    for root in (Path(named) if named else None, own and own.absolute().parent.parent):
+    here = None if own is None else own.absolute().parent
+    if here is not None:
+        yield here
+    yield from found_below().runs
+    for root in (here, here and here.parent):
         if root is not None and root.is_dir():
             try:
                 yield from sorted(path for path in root.iterdir() if path.is_dir())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from fedlens.dashboard.access.session import store, store_url
+from fedlens.dashboard.access.session import pinned_reference, store, store_url
 from fedlens.dashboard.faults.answer import DiagnosisAnswer
 from fedlens.dashboard.faults.jobs import (
     QUIET_SECONDS,
@@ -16,7 +16,7 @@ from fedlens.dashboard.faults.jobs import (
 )
 from fedlens.dashboard.samples.batches import load_examples
 from fedlens.dashboard.samples.filters import classes_of
-from fedlens.dashboard.widgets.markup import tag, text
+from fedlens.dashboard.widgets.markup import text
 from fedlens.diagnosis.steps import STEPS
 from fedlens.diagnosis.stored_answers import is_public
 from fedlens.store import RunRecord
@@ -119,9 +119,9 @@ def place_of(run_id: str) -> RunPlace | None:
     return run_places(store_url()).get(run_id)
 
 
-def pinned_place(run_id: str) -> RunPlace | None:
+def pinned_place(run: RunRecord) -> RunPlace | None:
     """The folder of the run that is pinned as this one's reference, if it can be compared with."""
-    pinned = store().reference_of(run_id)
+    pinned = pinned_reference(run)
     place = None if pinned is None else place_of(pinned)
     return place if place is not None and place.releases() else None
 
@@ -131,17 +131,17 @@ def has_public_data(run: RunRecord) -> bool:
     return is_public(str(run.config.get("data.name", run.data_name)))
 
 
-def load_answer(run_id: str) -> DiagnosisAnswer | None:
+def load_answer(run: RunRecord) -> DiagnosisAnswer | None:
     """The answer of a run that is kept.
 
     Against the pinned reference run, or else against the test images of its own data, if public.
     """
-    place = place_of(run_id)
+    place = place_of(run.run_id)
     if place is None or not place.releases():
         return None
-    pinned = pinned_place(run_id)
+    pinned = pinned_place(run)
     against = None if pinned is None else diagnoses().answer(Question(place, str(pinned.path)))
-    if against is not None or not has_public_data(store().run(run_id)):
+    if against is not None or not has_public_data(run):
         return against
     return diagnoses().answer(Question(place))
 
@@ -155,7 +155,7 @@ def ask(run: RunRecord, question: Question) -> DiagnosisJob:
 
 def look(run: RunRecord) -> DiagnosisAnswer | None:
     """The kept answer of a run that has ended; where there is none yet, it is asked for."""
-    answer = load_answer(run.run_id)
+    answer = load_answer(run)
     place = place_of(run.run_id)
     asked = run.status in ENDED and has_public_data(run)
     if answer is None and place and place.releases() and asked:
@@ -172,11 +172,11 @@ def under_way(run_id: str) -> bool:
     return job is not None and not job.over
 
 
-def hint_tag(run_id: str) -> str:
-    """The answer as a small label; nothing before the first look."""
-    answer = load_answer(run_id)
+def hint(run: RunRecord) -> tuple[str, str]:
+    """The answer in a few words and its colour; nothing before the first look."""
+    answer = load_answer(run)
     if answer is None:
-        return tag("looking for faults …") if under_way(run_id) else ""
+        return ("looking for faults …" if under_way(run.run_id) else ""), ""
     if not answer.fits:
-        return tag(answer.hint, "bad")
-    return tag(answer.hint, "found" if answer.findings or answer.unexplained else "good")
+        return answer.hint, "bad"
+    return answer.hint, "found" if answer.findings or answer.unexplained else "good"

@@ -200,7 +200,7 @@ def _report_cards(store: Store, finding_id: int) -> Iterator[str]:
     finding = store.finding(finding_id)
     run, entries = store.run(finding.run_id), store.finding_history(finding_id)
     yield card(heading_card(finding, run), "found" if finding.status == "confirmed" else "")
-    yield card(_run_card(run))
+    yield card(_run_card(store, run))
     yield card(_privacy_card(store, run), "" if run.private else "refused")
     yield from _diagnosis(store, finding.fault, run, entries)
     for entry in entries:
@@ -226,9 +226,10 @@ def _diagnosis(
             yield card(inner, kind)
 
 
-def _run_card(run: RunRecord) -> str:
+def _run_card(store: Store, run: RunRecord) -> str:
     facts = (
         ("Run", f"{run.name} ({run.run_id})"),
+        ("Samples", _what_samples_are(store, run)),
         ("Data", run.data_name),
         ("Users", f"{run.users:,} on {run.nodes} nodes"),
         ("Began", f"{run.created_at:%Y-%m-%d}"),
@@ -236,6 +237,13 @@ def _run_card(run: RunRecord) -> str:
     )
     rows = "".join(f"<dt>{text(name)}</dt><dd>{text(said)}</dd>" for name, said in facts)
     return f'<p class="over">The run</p><dl class="facts">{rows}</dl>'
+
+
+def _what_samples_are(store: Store, run: RunRecord) -> str:
+    """How many they are and what is printed on them: that a fault was planted, above all."""
+    batches = store.batches(run.run_id)
+    kinds = sorted({one.provenance for one in batches})
+    return f"{sum(one.count for one in batches):,}: {'; '.join(kinds)}" if batches else "none"
 
 
 def _privacy_card(store: Store, run: RunRecord) -> str:

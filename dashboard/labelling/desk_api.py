@@ -8,7 +8,8 @@ stored as that account's, whatever the browser sends.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -26,12 +27,17 @@ LONGEST_NUMBER = 10
 RECENT = 20
 
 
-def desk_routes(store: Store) -> list[Route]:
-    """The routes, over a store."""
+def desk_routes(store: Store, others: Callable[[], Sequence[Store]] = tuple) -> list[Route]:
+    """The routes.
+
+    Args:
+        store: the dashboard's own.
+        others: further stores whose projects are labelled here.
+    """
 
     def route(path: str, work: Callable[[Store, StoredProject, Member, Any], Any]) -> Route:
         async def endpoint(request: Request) -> Response:
-            return await _answer(request, store, work)
+            return await _answer(request, store, others, work)
 
         return Route(f"/desk/{{project_id}}/{path}", endpoint, methods=["POST"])
 
@@ -66,7 +72,10 @@ def leave(store: Store, project: StoredProject, account: Member, asked: Mapping[
 
 
 async def _answer(
-    request: Request, store: Store, work: Callable[[Store, StoredProject, Member, Any], Any]
+    request: Request,
+    store: Store,
+    others: Callable[[], Sequence[Store]],
+    work: Callable[[Store, StoredProject, Member, Any], Any],
 ) -> Response:
     account = request.scope.get(ACCOUNT)
     if not isinstance(account, Member) or not account.may("annotate"):
@@ -79,25 +88,40 @@ async def _answer(
     number = request.path_params["project_id"]
     if not (number.isascii() and number.isdecimal() and len(number) < LONGEST_NUMBER):
         return PlainTextResponse("There is no such project.", 404)
-    return await anyio.to_thread.run_sync(_work, store, int(number), account, body, work)
+    return await anyio.to_thread.run_sync(_work, store, others, int(number), account, body, work)
 
 
 def _work(
-    store: Store,
+    home: Store,
+    others: Callable[[], Sequence[Store]],
     project_id: int,
     account: Member,
     body: Mapping[str, Any],
     work: Callable[[Store, StoredProject, Member, Any], Any],
 ) -> Response:
     try:
-        project = store.project(project_id)
-        if body.get("scope") != scope_of(store.place, project, account.name):
-            return PlainTextResponse(
-                "This page was opened by somebody else or over another store: load it again.", 409
-            )
-        return JSONResponse(work(store, project, account, body))
+        for store in (home, *others()):
+            project = _project(store, project_id, account, body)
+            if project is not None:
+                number = account.user_id if store is home else store.ensure_user(account.name)
+                return JSONResponse(work(store, project, replace(account, user_id=number), body))
+        home.project(project_id)
     except StoreError as error:
         return PlainTextResponse(f"The store cannot answer: {error}", 503)
+    return PlainTextResponse(
+        "This page was opened by somebody else or over another store: load it again.", 409
+    )
+
+
+def _project(
+    store: Store, project_id: int, account: Member, body: Mapping[str, Any]
+) -> StoredProject | None:
+    """The project, if it is the one that the desk was opened on, as the desk's scope tells."""
+    try:
+        found = store.project(project_id)
+    except StoreError:
+        return None
+    return found if body.get("scope") == scope_of(store.place, found, account.name) else None
 
 
 async def _body(request: Request) -> dict[str, Any] | None:

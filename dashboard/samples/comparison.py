@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import random
+import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,13 +17,14 @@ import numpy as np
 import streamlit as st
 from numpy.typing import NDArray
 
-from fedlens.dashboard.access.session import store
+from fedlens.dashboard.access.account import account, require
+from fedlens.dashboard.access.session import store_of
 from fedlens.dashboard.samples import images
 from fedlens.dashboard.samples.batches import batch_identity, drop_damaged, rank_batches
 from fedlens.dashboard.samples.statistics import Difference, Sets, differences
 from fedlens.dashboard.widgets.display import frame, put_table
 from fedlens.dashboard.widgets.markup import plain
-from fedlens.store import RunRecord, SampleFilter, StoredBatch, StoredSample, decode_png
+from fedlens.store import RunRecord, SampleFilter, StoredBatch, StoredSample, StoreError, decode_png
 
 MOST = 2000
 """Samples of a batch that statistics are taken of."""
@@ -45,19 +47,32 @@ class Side:
         """Its samples, of one class or all."""
         return SampleFilter(batch_id=self.batch.batch_id, requested_class=class_)
 
+    @property
+    def key(self) -> str:
+        """Tells it from all batches of all runs: two stores number theirs alike."""
+        return f"{self.run.run_id}-{self.batch.batch_id}"
+
+    def samples(
+        self, most: int, *, class_: int | None = None, offset: int = 0
+    ) -> list[StoredSample]:
+        """Its intact samples, from the store that knows its run."""
+        found = store_of(self.run.run_id).samples(self.wanted(class_), offset=offset, limit=most)
+        return drop_damaged(found)
+
     def total(self, class_: int | None = None) -> int:
         """How many they are; a whole batch, which may be of a million, is not counted anew."""
-        return self.batch.count if class_ is None else store().count_samples(self.wanted(class_))
+        if class_ is None:
+            return self.batch.count
+        return store_of(self.run.run_id).count_samples(self.wanted(class_))
 
     def planes(self) -> Sets:
         """Its images in grey by class, at most `MOST` in all."""
-        return _planes(store().place, batch_identity(self.batch), self.batch)
+        return _planes(store_of(self.run.run_id).place, batch_identity(self.batch), self)
 
 
 @st.cache_data(max_entries=16, show_spinner=False)
-def _planes(place: str, made_from: tuple[object, ...], _batch: StoredBatch) -> Sets:
-    wanted = SampleFilter(batch_id=_batch.batch_id)
-    return planes_of(drop_damaged(store().samples(wanted, limit=min(_batch.count, MOST))))
+def _planes(place: str, made_from: tuple[object, ...], _side: Side) -> Sets:
+    return planes_of(_side.samples(min(_side.batch.count, MOST)))
 
 
 def planes_of(samples: list[StoredSample]) -> Sets:
@@ -83,9 +98,8 @@ def null_of(side: Side, runs: list[RunRecord]) -> list[Side]:
     found = []
     for run in runs:
         if same_but_seed(side.run, run):
-            batches = [
-                b for b in rank_batches(store().batches(run.run_id)) if _alike(b, side.batch)
-            ]
+            there = rank_batches(store_of(run.run_id).batches(run.run_id))
+            batches = [batch for batch in there if _alike(batch, side.batch)]
             found += [Side(run, batches[0])] if batches else []
     return found
 
@@ -118,6 +132,8 @@ def _signed(change: NDArray[np.float64]) -> NDArray[np.uint8]:
     return np.asarray(white + up * (blue - white) + down * (orange - white)).astype(np.uint8)
 
 
+BLIND = "blind"
+"""Of the address: a blind test that is under way."""
 TRIALS = 20
 SHOWN = 12
 
@@ -141,6 +157,10 @@ class BlindTest:
     seed: int
     chosen_b: list[bool] = field(default_factory=list)
     """For each trial whether B's pictures were called the faulty ones."""
+
+    def to_text(self) -> str:
+        """The series so far, as `read_blind_test` takes it: an address keeps it over a reload."""
+        return f"{self.seed}-{''.join('b' if b else 'a' for b in self.chosen_b)}"
 
     @property
     def number(self) -> int:
@@ -179,8 +199,8 @@ class BlindTest:
 
 
 NO_NULL = (
-    "There is **no null between seeds**: the store has no run that differs from A or B in its seed "
-    "alone. Two trainings of one federation differ too, by more than their samples do, so a large "
+    "There is **no null between seeds**: no run here differs from A or B in its seed alone. "
+    " Two trainings of one federation differ too, by more than their samples do, so a large "
     "change over the samples' error is no proof. Train A again with another `--seed`."
 )
 POOL = 400
@@ -244,30 +264,68 @@ def _row(each: Difference) -> dict[str, object]:
     }
 
 
-def render_blind_test(one: Side, other: Side) -> None:
-    """Trials without names, then their verdict."""
-    key = f"blind-{one.batch.batch_id}-{other.batch.batch_id}"
-    if key not in st.session_state:
-        st.caption(
-            f"{TRIALS} trials: samples of both sides without their names. Say which are the faulty "
-            "ones; the verdict comes at the end, with the chance that guessing would do as well."
-            + _taken(one, other, POOL)
-        )
-        if st.button("Begin the blind test", key=f"{key}-begin", type="primary"):
-            st.session_state[key] = BlindTest(secrets.randbits(32))
-            st.rerun()
-        return
-    test: BlindTest = st.session_state[key]
-    if test.over:
-        st.success(test.verdict())
-        if st.button("Begin again", key=f"{key}-again"):
-            del st.session_state[key]
-            st.rerun()
-        return
-    _trial(test, one, other, key)
+def read_blind_test(said: str) -> BlindTest | None:
+    """The series that an address holds; None for what is none."""
+    found = re.fullmatch(rf"(\d{{1,10}})-([ab]{{0,{TRIALS}}})", said, re.ASCII)
+    return None if found is None else BlindTest(int(found[1]), [one == "b" for one in found[2]])
 
 
-def _trial(test: BlindTest, one: Side, other: Side, key: str) -> None:
+def offer_blind_test(one: Side, other: Side) -> None:
+    """A way to begin the trials; from then on the page shows nothing else."""
+    st.caption(
+        f"{TRIALS} trials: samples of both sides without their names. Say which are the faulty "
+        "ones; the verdict comes at the end, with the chance that guessing would do as well."
+        + _taken(one, other, POOL)
+    )
+    if st.button("Begin the blind test", key="blind-begin", type="primary"):
+        sides = {"run": one.run.run_id, "batch": str(one.batch.batch_id)}
+        sides |= {"with": other.run.run_id, "batch2": str(other.batch.batch_id)}
+        st.query_params.from_dict(sides | {BLIND: BlindTest(secrets.randbits(32)).to_text()})
+        st.rerun()
+
+
+def side_of_address(run: str, batch: str) -> Side | None:
+    """The side that these parameters of the address name; None where there is no such batch."""
+    run_id, number = st.query_params.get(run, ""), st.query_params.get(batch, "")
+    try:
+        owner = store_of(run_id)
+        found = {str(each.batch_id): each for each in owner.batches(run_id)}
+        return Side(owner.run(run_id), found[number])
+    except (StoreError, KeyError):
+        return None
+
+
+def render_blind_test(test: BlindTest, one: Side, other: Side) -> None:
+    """A trial without names, or the verdict, which the page may keep."""
+    if not test.over:
+        _trial(test, one, other)
+        return
+    st.success(test.verdict())
+    st.caption(f"A was run {plain(one.run.name)}, B was run {plain(other.run.name)}.")
+    _keep_verdict(test, one, other)
+
+
+def _keep_verdict(test: BlindTest, one: Side, other: Side) -> None:
+    """Write the verdict into the history of a finding of either run."""
+    if not account().may("manage"):
+        return
+    for side in (other, one):
+        owner = store_of(side.run.run_id)
+        for finding in owner.findings(run_id=side.run.run_id):
+            words = f"Keep with finding {finding.finding_id}: {finding.hypothesis}"
+            if st.button(plain(words), key=f"keep-{side.key}-{finding.finding_id}"):
+                said = f"Blind test, A {one.run.name}, B {other.run.name}: {test.verdict()}"
+                number, author = finding.finding_id, require("manage").name
+                owner.set_finding_status(number, finding.status, author=author, note=said)
+                st.toast("Kept with the finding")
+
+
+def _choose(test: BlindTest, left: bool) -> None:
+    test.choose(left=left)
+    st.query_params[BLIND] = test.to_text()
+
+
+def _trial(test: BlindTest, one: Side, other: Side) -> None:
     a, b = _pool(one), _pool(other)
     of_a, of_b = test.drawn(min(len(a), len(b)))
     sides = [[a[i] for i in of_a], [b[i] for i in of_b]]
@@ -282,12 +340,12 @@ def _trial(test: BlindTest, one: Side, other: Side, key: str) -> None:
             )
             st.button(
                 "These are the faulty ones",
-                key=f"{key}-{test.number}-{left}",
+                key=f"blind-{test.number}-{left}",
                 shortcut="1" if left else "2",
-                on_click=test.choose,
-                kwargs={"left": left},
+                on_click=_choose,
+                args=(test, left),
             )
 
 
 def _pool(side: Side) -> list[StoredSample]:
-    return drop_damaged(store().samples(side.wanted(), limit=POOL))
+    return side.samples(POOL)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 import streamlit as st
 
 from fedlens.dashboard.access.session import store
@@ -40,7 +42,7 @@ def render_run_card(run: RunRecord, last: RoundRecord | None) -> None:
 
 
 def _kind(run: RunRecord) -> str:
-    answer = panel.load_answer(run.run_id)
+    answer = panel.load_answer(run)
     return "found" if answer is not None and answer.fits and answer.findings else ""
 
 
@@ -80,7 +82,9 @@ def _tags(run: RunRecord) -> str:
         tags += tag(worth, {"clear": "good", "noise": "bad"}.get(worth, "on"))
     if store().pinned_references().get(run.data_name) == run.run_id:
         tags += tag("pinned reference", "on")
-    return tags + panel.hint_tag(run.run_id)
+    words, kind = panel.hint(run)
+    where = f"diagnosis?run={quote(run.run_id)}"
+    return tags + (f'<a href="{where}" target="_self">{tag(words, kind)}</a>' if words else "")
 
 
 def _stop(run: RunRecord) -> str:

@@ -2,35 +2,45 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import streamlit as st
 
 from fedlens.dashboard.access.session import (
     RUN_PARAMETER,
+    all_runs,
     choice,
     choose_page,
+    home,
     pick,
+    pinned_reference,
     plain_errors,
     run_title,
-    store,
+    within_store_of,
 )
+from fedlens.dashboard.access.workspace import runs_by_store
 from fedlens.dashboard.samples import images
-from fedlens.dashboard.samples.batches import drop_damaged
 from fedlens.dashboard.samples.comparison import (
+    BLIND,
     Side,
+    offer_blind_test,
+    read_blind_test,
     render_blind_test,
     render_means,
     render_statistics,
+    side_of_address,
 )
 from fedlens.dashboard.samples.filters import ALL, choose_batch, classes_of
 from fedlens.dashboard.summary.badges import privacy_warning
 from fedlens.dashboard.widgets.grid import grid, grid_data
 from fedlens.dashboard.widgets.markup import whole_factor
-from fedlens.dashboard.widgets.pages import DashboardPage
+from fedlens.dashboard.widgets.pages import PAGES, DashboardPage
 from fedlens.foundation.unlabelled import requested_words
 from fedlens.store import RunRecord, StoredSample
 
 AT_ONCE = 200
 OTHER = "with"
+PICKED = "picked_in_comparison"
 TILE = 40
 """Pixels of a sample, about: a whole number for each of its own."""
 
@@ -38,24 +48,26 @@ TILE = 40
 def _side(runs: list[RunRecord], label: str, run_parameter: str, batch: str) -> Side | None:
     by_id = {run.run_id: run for run in runs}
     run = pick(label, by_id, run_title, run_parameter)
-    chosen = choose_batch(run, batch, with_all=False)
+    with within_store_of(run.run_id):
+        chosen = choose_batch(run, batch, with_all=False)
     return None if chosen is None else Side(run, chosen)
 
 
 def _class(one: Side, other: Side) -> int | None:
-    numbers = sorted({*classes_of(one.run.run_id)} & {*classes_of(other.run.run_id)})
+    numbers = sorted({*_classes(one)} & {*_classes(other)})
     if not numbers:
         return None
     said = choice("Class", [ALL, *map(str, numbers)], lambda c: "All" if c == ALL else c, "class")
     return None if said == ALL else int(said)
 
 
-def _nothing(_: int) -> None:
-    """A click opens nothing here."""
+def _classes(side: Side) -> list[int]:
+    with within_store_of(side.run.run_id):
+        return list(classes_of(side.run.run_id))
 
 
 def _grid(side: Side, class_: int | None, offset: int, key: str) -> None:
-    found = drop_damaged(store().samples(side.wanted(class_), offset=offset, limit=AT_ONCE))
+    found = side.samples(AT_ONCE, class_=class_, offset=offset)
     if not found:
         st.info("This side has no samples on this page.")
         return
@@ -63,7 +75,16 @@ def _grid(side: Side, class_: int | None, offset: int, key: str) -> None:
     names = [_name(one) for one in found]
     factor = whole_factor(sprite.width, sprite.height, TILE)
     data = grid_data(sprite, [one.sample_id for one in found], names, selected=None, factor=factor)
-    grid(data, key=key, on_pick=_nothing)
+    grid(data, key=key, on_pick=partial(_remember, side.run.run_id))
+    picked = st.session_state.pop(PICKED, None)
+    if picked is not None:
+        page = PAGES["samples"].in_navigation()
+        st.switch_page(page, query_params=picked)
+
+
+def _remember(run_id: str, sample_id: int) -> None:
+    """A click on a sample opens it on its own page."""
+    st.session_state[PICKED] = {RUN_PARAMETER: run_id, "sample": str(sample_id)}
 
 
 def _name(sample: StoredSample) -> str:
@@ -77,14 +98,37 @@ def _pictures(one: Side, other: Side) -> None:
         offset = choose_page(total, AT_ONCE, "Page of both")
     for column, side, key in zip(st.columns(2, gap="large"), (one, other), "ab", strict=True):
         with column:
-            _grid(side, class_, offset, f"compared-{key}-{side.batch.batch_id}")
+            _grid(side, class_, offset, f"compared-{key}-{side.key}")
+
+
+def with_samples() -> list[RunRecord]:
+    """The runs of all stores that have samples, the newest first."""
+    known = {owner.place: owner.glances() for owner, _ in runs_by_store(home())}
+    found = [one for glances in known.values() for one, it in glances.items() if it.batches]
+    return [run for run in all_runs() if run.run_id in set(found)]
+
+
+def _blind() -> bool:
+    """Show the blind test that the address holds, and nothing that names its sides."""
+    test = read_blind_test(st.query_params.get(BLIND, ""))
+    one, other = side_of_address(RUN_PARAMETER, "batch"), side_of_address(OTHER, "batch2")
+    if test is None or one is None or other is None:
+        return False
+    st.markdown("#### Which of these are the faulty ones?")
+    render_blind_test(test, one, other)
+    if st.button("Back to the comparison", key="blind-end"):
+        del st.query_params[BLIND]
+        st.rerun()
+    return True
 
 
 def render() -> None:
     """Show the page."""
     st.title("Compare")
     with plain_errors():
-        runs = [run for run in store().runs() if store().batches(run.run_id)]
+        if _blind():
+            return
+        runs = with_samples()
         if not runs:
             st.info("**No samples yet.** Samples come from runs; the page *Runs* says how.")
             return
@@ -94,25 +138,25 @@ def render() -> None:
         with right:
             # Another run than A's, where there is one: the pinned reference run first.
             others = [run for run in runs if one and run.run_id != one.run.run_id]
-            pinned = None if one is None else store().reference_of(one.run.run_id)
+            pinned = None if one is None else pinned_reference(one.run)
             others.sort(key=lambda run: run.run_id != pinned)
             other = _side([*others, *[r for r in runs if r not in others]], "B", OTHER, "batch2")
         if one is None or other is None:
             st.info("One side has no samples yet.")
             return
-        privacy_warning(one.run)
-        if other.run.run_id != one.run.run_id:
-            privacy_warning(other.run)
-        if one.batch.batch_id == other.batch.batch_id:
+        for run in {side.run.run_id: side.run for side in (one, other)}.values():
+            with within_store_of(run.run_id):
+                privacy_warning(run)
+        if one.key == other.key:
             st.warning("A and B are the same batch: choose another run or batch for one of them.")
         _pictures(one, other)
-        labelled = any(classes_of(side.run.run_id) for side in (one, other))
+        labelled = any(_classes(side) for side in (one, other))
         st.markdown("#### Mean pictures by class" if labelled else "#### Mean pictures")
         render_means(one, other)
         st.markdown("#### What differs")
         render_statistics(one, other, runs)
         st.markdown("#### Blind: which of these is the faulty one?")
-        render_blind_test(one, other)
+        offer_blind_test(one, other)
 
 
 PAGE = DashboardPage("Compare", ":material/compare:", "compare", 35, render)

@@ -5,10 +5,18 @@ from __future__ import annotations
 import streamlit as st
 
 from fedlens.dashboard.access.account import account, require
-from fedlens.dashboard.access.session import nearby, pick_run, plain_errors, store, store_url
-from fedlens.dashboard.faults import cards, panel, report
+from fedlens.dashboard.access.session import (
+    RUN_PARAMETER,
+    all_runs,
+    nearby,
+    pick_run,
+    pinned_reference,
+    plain_errors,
+    store,
+    store_url,
+)
+from fedlens.dashboard.faults import cards, panel, probes, report
 from fedlens.dashboard.faults.answer import DiagnosedFault, DiagnosisAnswer
-from fedlens.dashboard.faults.cards import render_probe_offer
 from fedlens.dashboard.faults.evidence import freeze_diagnosis, hypothesis_of
 from fedlens.dashboard.faults.jobs import DiagnosisJob, Question, RunPlace
 from fedlens.dashboard.faults.panel import cancelled_card, failed_card, progress_card, stale_card
@@ -42,7 +50,7 @@ def references(run: RunRecord, places: dict[str, RunPlace]) -> dict[str, str]:
 
     The default stands first: the pinned reference run, or else the run's own data.
     """
-    pinned = panel.pinned_place(run.run_id)
+    pinned = panel.pinned_place(run)
     first = {} if pinned is None else {str(pinned.path): f"Pinned reference run {pinned.name}"}
     own = {OWN: f"Test images of {run.data_name}, public"}
     if not panel.has_public_data(run):
@@ -78,8 +86,8 @@ def _unreadable(run: RunRecord, place: RunPlace | None) -> str | None:
     """Why a run cannot be diagnosed, with the fix; None where it can."""
     if place is None:
         return (
-            "The folder of this run was not found beside the store. Start the dashboard on the "
-            "machine that has it, or set FEDLENS_RUNS to the folder that holds run folders."
+            "The folder of this run was not found. Start the dashboard on the machine that has it, "
+            "on a folder above it: fedlens dashboard FOLDER."
         )
     if place.releases():
         return None
@@ -151,19 +159,17 @@ def _stale(run: RunRecord, question: Question) -> None:
 
 
 def _shown(run: RunRecord, question: Question, answer: DiagnosisAnswer) -> None:
-    _cards(run, answer, len(classes_of(run.run_id)))
-    if answer.fits and answer.findings:
-        render_probe_offer(answer.findings[0], run, nearby(str(question.run.path)))
-
-
-def _cards(run: RunRecord, answer: DiagnosisAnswer, classes: int) -> None:
-    """The answer, each fault with a way to keep it as a finding."""
+    """The answer, each fault with what users said of it and a way to keep it as a finding."""
+    classes = len(classes_of(run.run_id))
     found = answer.findings if answer.fits else ()
     if not found:
         put_card(*cards.verdict_card(answer))
     for finding in found:
         put_card(cards.finding_card(finding, answer, classes), "found")
+        probes.render_answers(finding, question.run)
         _keep(run, finding, answer)
+    if found:
+        probes.render_probe(found[0], run, question.run, nearby(str(question.run.path)))
     for inner in cards.remaining_cards(answer):
         put_card(inner)
 
@@ -174,7 +180,9 @@ def _keep(run: RunRecord, finding: DiagnosedFault, answer: DiagnosisAnswer) -> N
     if there:
         number, status = there[0].finding_id, report.STATUS[there[0].status][0].lower()
         about = f"Finding {number}: {status}"
-        put_link("findings", about, icon=":material/bug_report:", finding=str(number))
+        put_link(
+            "findings", about, icon=":material/bug_report:", finding=str(number), run=run.run_id
+        )
     elif account().may("manage") and st.button(
         "Keep as a finding", key=f"keep-{finding.fault}", icon=":material/bug_report:"
     ):
@@ -195,13 +203,17 @@ def _links(run: RunRecord) -> None:
             ("run", "The run's figures"),
         ):
             put_link(page, label, run=run.run_id)
+        sound = pinned_reference(run)
+        if sound is not None:
+            more = {RUN_PARAMETER: run.run_id, "with": sound}
+            put_link("compare", "Compare with the pinned sound run", **more)
 
 
 def render() -> None:
     """Show the page."""
     st.title("Diagnosis")
     with plain_errors():
-        runs = store().runs()
+        runs = all_runs()
         if not runs:
             st.info("**No runs yet.** The page *Runs* says how to start one.")
             return

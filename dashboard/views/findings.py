@@ -10,11 +10,13 @@ import streamlit as st
 from fedlens.dashboard.access.account import account, require, require_later
 from fedlens.dashboard.access.session import (
     RUN_PARAMETER,
+    all_runs,
     choice,
     choose_page,
     plain_errors,
     run_title,
     store,
+    store_of,
 )
 from fedlens.dashboard.faults import panel, report
 from fedlens.dashboard.faults.evidence import (
@@ -61,7 +63,8 @@ def _asked() -> StoredFinding | None:
 def _filtered(runs: list[RunRecord]) -> list[StoredFinding]:
     """The findings that the filters leave; what they are set to stands in the address."""
     by_id = {run.run_id: run for run in runs}
-    authors = sorted({one.author for one in store().findings()})
+    owners = {owner.place: owner for owner in map(store_of, by_id)}.values() or [store()]
+    authors = sorted({found.author for owner in owners for found in owner.findings()})
     of_run, of_status, of_author = st.columns(3)
     with of_run:
         run = choice("Run", [ALL, *by_id], lambda o: _all(o) or run_title(by_id[o]), RUN_PARAMETER)
@@ -71,11 +74,9 @@ def _filtered(runs: list[RunRecord]) -> list[StoredFinding]:
     with of_author:
         author = choice("Author", [ALL, *authors], lambda o: _all(o) or o, "author")
     chosen: FindingStatus | None = next((one for one in report.STATUS if one == status), None)
-    return store().findings(
-        run_id=None if run == ALL else run,
-        status=chosen,
-        author=None if author == ALL else author,
-    )
+    wanted = {"run_id": None if run == ALL else run, "author": None if author == ALL else author}
+    found = [one for owner in owners for one in owner.findings(status=chosen, **wanted)]
+    return sorted(found, key=lambda one: one.changed_at, reverse=True)
 
 
 def _all(option: str) -> str:
@@ -99,7 +100,7 @@ def _list(runs: list[RunRecord]) -> None:
         )
     for one in _page(found):
         put_card(report.heading_card(one, by_id[one.run_id]))
-        put_link("findings", "Open", finding=str(one.finding_id))
+        put_link("findings", "Open", finding=str(one.finding_id), run=one.run_id)
     if account().may("manage"):
         _write_down(by_id)
 
@@ -117,12 +118,12 @@ def _write_down(runs: dict[str, RunRecord]) -> None:
         )
         if st.form_submit_button("Keep it"):
             record = FindingRecord(run_id=run_id, hypothesis=words)
-            made = store().add_finding(record, author=require("manage").name)
-            _open(made)
+            made = store_of(run_id).add_finding(record, author=require("manage").name)
+            _open(made, run_id)
 
 
-def _open(finding_id: int) -> None:
-    st.query_params[FINDING] = str(finding_id)
+def _open(finding_id: int, run_id: str) -> None:
+    st.query_params[FINDING], st.query_params[RUN_PARAMETER] = str(finding_id), run_id
     st.rerun()
 
 
@@ -205,8 +206,9 @@ def _judge(finding: StoredFinding) -> None:
 
 def _add_evidence(finding: StoredFinding, run: RunRecord) -> None:
     """Buttons for what is at hand: the run's diagnosis, and probes beside it."""
-    answer = panel.load_answer(run.run_id)
-    probes = probes_of(panel.place_of(run.run_id))
+    answer = panel.load_answer(run)
+    kept = [one.content for one in store().finding_history(finding.finding_id)]
+    probes = [one for one in probes_of(panel.place_of(run.run_id)) if one not in kept]
     with st.expander("Add evidence"):
         if answer is not None and st.button("The run's diagnosis as it is now"):
             content = freeze_diagnosis(answer, finding.fault)
@@ -230,7 +232,7 @@ def render() -> None:
     st.title("Findings")
     with plain_errors():
         require("look")
-        runs = store().runs()
+        runs = all_runs()
         if not runs:
             st.info("**No runs yet.** The page *Runs* says how to start one.")
             return

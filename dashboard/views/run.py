@@ -8,7 +8,7 @@ import math
 import streamlit as st
 
 from fedlens.dashboard.access.account import account, require
-from fedlens.dashboard.access.session import pick_run, plain_errors, store
+from fedlens.dashboard.access.session import all_runs, pick_run, plain_errors, store
 from fedlens.dashboard.faults import panel
 from fedlens.dashboard.samples import progress_strip
 from fedlens.dashboard.summary import audits, charts, ledger_table
@@ -203,7 +203,7 @@ def render() -> None:
     """Show the page."""
     st.title("Run")
     with plain_errors():
-        runs = store().runs()
+        runs = all_runs()
         if not runs:
             st.info("**No runs yet.** The page *Runs* says how to start one.")
             return

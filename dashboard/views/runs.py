@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Any
+from urllib.parse import quote
+
 import streamlit as st
 
 from fedlens.dashboard.access.account import require
-from fedlens.dashboard.access.session import RUN_PARAMETER, choose_page, plain_errors, store
+from fedlens.dashboard.access.session import (
+    RUN_PARAMETER,
+    all_runs,
+    home,
+    nearby,
+    plain_errors,
+    store,
+    store_of,
+    within_store_of,
+)
+from fedlens.dashboard.access.workspace import STORES, runs_by_store
 from fedlens.dashboard.faults import panel
 from fedlens.dashboard.summary import cards
-from fedlens.dashboard.summary.audits import ALARM, RED, has_alarm
+from fedlens.dashboard.summary.audits import ALARM
 from fedlens.dashboard.summary.badges import STATUS
 from fedlens.dashboard.summary.privacy import (
     ASSUMPTIONS,
@@ -17,48 +30,89 @@ from fedlens.dashboard.summary.privacy import (
     delta_text,
     epsilon_text,
 )
-from fedlens.dashboard.widgets.display import colour_column, frame, put_table
+from fedlens.dashboard.widgets.markup import plain
 from fedlens.dashboard.widgets.pages import PAGES, DashboardPage
-from fedlens.store import RoundRecord, RunRecord
+from fedlens.dashboard.widgets.rows import rows
+from fedlens.store import RoundRecord, RunGlance, RunRecord
 
 START_HINT = "fedlens simulate --preset demo --out runs/demo"
 NONE_YET = "–"
-COLUMNS = ("DP ε (δ)", "BDP ε sound (δ)", "BDP ε corrected (δ)", "BDP ε as published (δ)")
-AT_ONCE = 12
+FEW = 4
+"""Up to so many runs stand as large cards too."""
 REFRESH_SECONDS = 4
+LOOK_AGAIN_SECONDS = 15
+"""Where nothing goes on: another run may have begun."""
+LARGEST_EPSILON = 1e300
+"""Stands for infinity, which JSON has not got."""
 LONGEST_NAME = 48
 
 
-def row(run: RunRecord, last: RoundRecord | None, *, alarm: bool = False) -> dict[str, str | int]:
-    """One line of the table; ``last`` is the run's latest round, ``alarm`` an audit's."""
+def row(run: RunRecord, glance: RunGlance | None, diagnosis: tuple[str, str]) -> dict[str, Any]:
+    """One line of the list.
+
+    Args:
+        run: whose line it is.
+        glance: what its store knows of it in short.
+        diagnosis: in words, with its colour.
+    """
+    last = None if glance is None else glance.last
+    worth = "" if glance is None or glance.worth == "not judged" else glance.worth
+    done = last.round if last else 0
+    picture = f"thumbnail/{quote(run.run_id)}?v={glance.batches}" if glance else ""
+    words, _, _ = STATUS[run.status]
     return {
-        "Name": short(run.name),
-        "Privacy": ALARM if alarm else "private" if run.private else NOT_PRIVATE,
-        "Status": STATUS[run.status][0],
-        "Rounds": f"{last.round if last else 0} / {run.rounds_planned}",
-        "Data": run.data_name,
-        "Unit": run.unit,
-        "Users": run.users,
-        **(_figures(last) if last else dict.fromkeys(COLUMNS, NONE_YET)),
-        "Started": f"{run.created_at:%Y-%m-%d}",
+        "id": run.run_id,
+        "picture": picture if glance and glance.batches else "",
+        "name": _cell(short(run.name), under=_flaws(run, glance), page="run"),
+        "data": _cell(run.data_name),
+        "users": _cell(f"{run.users:,}", order=run.users, under=f"per {run.unit}"),
+        "rounds": _cell(f"{done} / {run.rounds_planned}", order=done),
+        "epsilon": _spent(last),
+        "worth": _cell(worth, kind=WORTH.get(worth, "on")),
+        "diagnosis": _cell(diagnosis[0], kind=diagnosis[1], page="diagnosis"),
+        "status": _cell(words, kind=cards.COLOURS.get(run.status, "good"), under=_doing(run, done)),
+        "started": _cell(f"{run.created_at:%Y-%m-%d}"),
     }
+
+
+WORTH = {"clear": "good", "noise": "bad"}
+
+
+def _cell(text: str, *, order: float | None = None, **more: str) -> dict[str, Any]:
+    return {"text": text, "order": text.lower() if order is None else order} | more
+
+
+def _spent(last: RoundRecord | None) -> dict[str, Any]:
+    """DP first, which binds for everybody; its Bayesian companion always with it."""
+    if last is None:
+        return _cell(NONE_YET, order=-1.0)
+    dp, sound = bounds(last)[:2]
+    said = f"DP {epsilon_text(dp.epsilon)} (δ {delta_text(dp.delta)})"
+    under = f"BDP {epsilon_text(sound.epsilon)} sound (δ {delta_text(sound.delta)})"
+    return _cell(said, order=min(dp.epsilon, LARGEST_EPSILON), under=under)
+
+
+def _flaws(run: RunRecord, glance: RunGlance | None) -> str:
+    if glance is not None and glance.alarm:
+        return ALARM
+    return "" if run.private else NOT_PRIVATE
+
+
+def _doing(run: RunRecord, done: int) -> str:
+    """What a run that goes on is at."""
+    if run.status != "running":
+        return ""
+    if done >= run.rounds_planned:
+        return "all rounds done: drawing samples"
+    if done == run.rounds_planned - 1:
+        return "last round, then its samples are drawn"
+    return f"training round {done + 1}"
 
 
 def short(name: str) -> str:
-    """A name that leaves room for the table's other columns: its middle is left out."""
+    """A name that leaves room for the other columns: its middle is left out."""
     half = LONGEST_NAME // 2
     return name if len(name) <= LONGEST_NAME else f"{name[:half]}…{name[-half + 1 :]}"
-
-
-def _figures(last: RoundRecord) -> dict[str, str]:
-    return {
-        f"{one.name} (δ)": f"{epsilon_text(one.epsilon)} ({delta_text(one.delta)})"
-        for one in bounds(last)
-    }
-
-
-def _colour(value: object) -> str:
-    return RED if value in (NOT_PRIVATE, ALARM) else ""
 
 
 def _empty() -> None:
@@ -68,31 +122,34 @@ def _empty() -> None:
 
 
 def _last(run: RunRecord) -> RoundRecord | None:
-    rounds = store().rounds(run.run_id)
+    rounds = store_of(run.run_id).rounds(run.run_id)
     return rounds[-1] if rounds else None
 
 
-def _table(runs: list[RunRecord]) -> None:
-    rows = [row(run, _last(run), alarm=has_alarm(run.run_id)) for run in runs]
-    event = put_table(
-        colour_column(frame(rows), "Privacy", _colour),
-        "Table of runs with their status, progress and privacy figures",
-        on_select="rerun",
-        selection_mode="single-cell",
-        key="runs_table",
-    )
-    cells = event["selection"]["cells"]
-    if cells:
-        page = PAGES["run"].in_navigation()
-        st.switch_page(page, query_params={RUN_PARAMETER: runs[cells[0][0]].run_id})
+def _list(every: int | None) -> None:
+    """The list, which renews itself while something is going on or may appear."""
+    with plain_errors():
+        require("look")
+        if every is not None and not _busy():
+            st.rerun()
+        shown = [
+            row(run, glances.get(run.run_id), panel.hint(run)) for run, glances in _with_glances()
+        ]
+        opened = rows(shown, key="runs")
+    if opened is not None:
+        page, run_id = opened
+        st.switch_page(PAGES[page].in_navigation(), query_params={RUN_PARAMETER: run_id})
 
 
-def _shown(runs: list[RunRecord]) -> list[RunRecord]:
-    """The runs of the page that the address names."""
-    if len(runs) <= AT_ONCE:
-        return runs
-    first = choose_page(len(runs), AT_ONCE)
-    return runs[first : first + AT_ONCE]
+def _with_glances() -> list[tuple[RunRecord, dict[str, RunGlance]]]:
+    found = [(run, owner) for owner, runs in runs_by_store(home()) for run in runs]
+    glances = {owner.place: owner.glances() for _, owner in found}
+    found.sort(key=lambda one: (one[0].created_at, one[0].name), reverse=True)
+    return [(run, glances[owner.place]) for run, owner in found]
+
+
+def _busy() -> bool:
+    return any(run.status == "running" or panel.under_way(run.run_id) for run in all_runs())
 
 
 def _cards(ids: list[str]) -> None:
@@ -101,30 +158,38 @@ def _cards(ids: list[str]) -> None:
         require("look")
         columns = st.columns(2, gap="medium")
         for place, run_id in enumerate(ids):
-            run = store().run(run_id)
-            with columns[place % 2]:
+            with columns[place % 2], within_store_of(run_id):
+                run = store().run(run_id)
                 cards.render_run_card(run, _last(run))
+
+
+def _waiting() -> None:
+    """An empty page that renews itself as soon as there is a run."""
+    require("look")
+    if all_runs():
+        st.rerun()
 
 
 def render() -> None:
     """Show the page."""
     st.title("Runs")
     with plain_errors():
-        runs = store().runs()
+        for path, why in STORES.unreadable.items():
+            st.warning(f"Left out: {plain(nearby(path))}. {plain(why)}")
+        runs = all_runs()
         if not runs:
             _empty()
+            st.fragment(_waiting, run_every=REFRESH_SECONDS)()
             return
-        shown = _shown(runs)
-        ended = [run for run in shown if run.status in panel.ENDED]
+        ended = [run for run in runs if run.status in panel.ENDED]
         if ended:
-            panel.look(ended[0])
-        busy = any(run.status == "running" or panel.under_way(run.run_id) for run in shown)
-        every = REFRESH_SECONDS if busy else None
-        st.fragment(_cards, run_every=every)([run.run_id for run in shown])
-        with st.expander("All figures as a table", expanded=len(runs) > AT_ONCE):
-            st.caption("Click anywhere in a line to open that run.")
-            _table(runs)
-            st.caption(ASSUMPTIONS)
+            with within_store_of(ended[0].run_id):
+                panel.look(ended[0])
+        every = REFRESH_SECONDS if _busy() else None
+        if len(runs) <= FEW:
+            st.fragment(_cards, run_every=every)([run.run_id for run in runs])
+        st.fragment(_list, run_every=every or LOOK_AGAIN_SECONDS)(every)
+        st.caption(ASSUMPTIONS)
 
 
 PAGE = DashboardPage("Runs", ":material/list:", "runs", 10, render)

@@ -8,7 +8,14 @@ import numpy as np
 import streamlit as st
 from numpy.typing import NDArray
 
-from fedlens.dashboard.access.session import choice, choose_page, pick_run, plain_errors, store
+from fedlens.dashboard.access.session import (
+    all_runs,
+    choice,
+    choose_page,
+    pick_run,
+    plain_errors,
+    store,
+)
 from fedlens.dashboard.samples import images, tagging
 from fedlens.dashboard.samples.batches import drop_damaged
 from fedlens.dashboard.samples.filters import choose_samples
@@ -194,7 +201,7 @@ def render() -> None:
     """Show the page."""
     st.title("Samples")
     with plain_errors():
-        runs = store().runs()
+        runs = all_runs()
         if not runs:
             st.info("**No samples yet.** Samples come from runs; the page *Runs* says how.")
             return

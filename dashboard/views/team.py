@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from fedlens.dashboard.access.account import plain, require
-from fedlens.dashboard.access.session import plain_errors, store
+from fedlens.dashboard.access.session import home, plain_errors
 from fedlens.dashboard.widgets.display import frame
 from fedlens.dashboard.widgets.pages import DashboardPage
 from fedlens.store import PERMISSIONS, ROLES, Member, Role, StoreError
@@ -29,7 +29,7 @@ def _add(visitor: Member) -> None:
             return
     try:
         require("administer")
-        store().add_account(given.strip(), chosen, secret, actor=visitor.name)
+        home().add_account(given.strip(), chosen, secret, actor=visitor.name)
     except StoreError as error:
         st.error(f"The account was not added: {plain(error)}")
     else:
@@ -37,7 +37,7 @@ def _add(visitor: Member) -> None:
 
 
 def _accounts(visitor: Member) -> None:
-    for one in store().accounts():
+    for one in home().accounts():
         name, role, state = st.columns([3, 2, 2], vertical_alignment="center")
         name.markdown(plain(one.name) + (" (disabled)" if one.disabled else ""))
         chosen = role.selectbox(
@@ -55,12 +55,12 @@ def _accounts(visitor: Member) -> None:
         own = one.user_id == visitor.user_id
         if state.button(words, key=f"{words.lower()}-{one.user_id}", disabled=own):
             actor = require("administer")
-            store().set_disabled(one.name, not one.disabled, actor=actor.name)
+            home().set_disabled(one.name, not one.disabled, actor=actor.name)
             st.rerun()
 
 
 def _change(name: str, role: Role) -> None:
-    store().set_role(name, role, actor=require("administer").name)
+    home().set_role(name, role, actor=require("administer").name)
     st.rerun()
 
 
@@ -77,7 +77,7 @@ def render() -> None:
                 allowed = [words for key, words in MEANINGS.items() if key in PERMISSIONS[role]]
                 st.markdown(f"**{role}** {', '.join(allowed)}")
         st.subheader("Log")
-        entries = store().log_entries()
+        entries = home().log_entries()
         rows = [
             {"Day": str(one.day), "Who": one.actor, "What": one.action, "Of": one.subject}
             for one in entries

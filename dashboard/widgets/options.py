@@ -35,7 +35,7 @@ DARK: Mapping[str, str] = {
     "backgroundColor": "#10161d",
     "borderColor": "#2b3644",
     "linkColor": "#74b5ee",
-    "primaryColor": "#4a90d0",
+    "primaryColor": "#2f74b5",
     "secondaryBackgroundColor": "#1e2833",
     "textColor": "#e7edf4",
 }

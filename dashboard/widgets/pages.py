@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 import streamlit as st
 
-from fedlens.foundation.registry import Registry
-from fedlens.store import Permission
+from fedlens.foundation.registry import PluginError, Registry
+from fedlens.store import Member, Permission
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,18 @@ PAGES: Registry[DashboardPage] = Registry(
     },
 )
 """All pages by name; a page of another package is an entry point of that group."""
+
+
+def pages_for(visitor: Member) -> list[DashboardPage]:
+    """The pages that a visitor's role opens, in their order; those that cannot be loaded are not.
+
+    The first of them is at the root of the address.
+    """
+    found = []
+    for name in PAGES:
+        with suppress(PluginError):
+            found.append(PAGES[name])
+    return sorted((page for page in found if visitor.may(page.needs)), key=lambda page: page.order)
 
 
 def put_link(

@@ -7,8 +7,11 @@ import os
 from pathlib import Path
 
 from fedlens.cli import VERBS
-from fedlens.cli.flags import add_run_argument, select_flags
+from fedlens.cli.flags import select_flags
 from fedlens.foundation.errors import WrongUse
+
+SETTINGS = "config.toml"
+"""In a run's folder."""
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -17,9 +20,16 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         "dashboard",
         help=VERBS["dashboard"],
         description="Serve the dashboard on this machine; the printed link carries its token.",
-        epilog="example: fedlens dashboard runs/demo",
+        epilog="example: fedlens dashboard runs, for all runs below that folder",
     )
-    add_run_argument(parser, optional=True)
+    parser.add_argument(
+        "run_dir",
+        type=Path,
+        metavar="RUN_DIR|FOLDER",
+        nargs="?",
+        help="directory of a run, or a folder: all runs below it are shown",
+    )
+    parser.add_argument("--store", default="", help="URL of the store, where it is another one")
     add = parser.add_argument
     add("--host", default="127.0.0.1", help="address to listen on")
     add("--port", type=int, default=8501, help="port (default: 8501)")
@@ -39,15 +49,35 @@ def run(args: argparse.Namespace) -> int:
     from fedlens.dashboard.serve import serve
 
     url = args.store or os.environ.get("FEDLENS_STORE", "")
-    if args.run_dir is not None:
+    folder = _workspace(args.run_dir)
+    if folder is not None:
+        url = url or _own_store(folder)
+    elif args.run_dir is not None:
         url = open_run(args.run_dir, store=args.store).store
     if not url:
-        raise WrongUse("name a RUN_DIR or a --store to look at")
+        raise WrongUse("name a RUN_DIR, a FOLDER of runs or a --store to look at")
     given = select_flags(args, "host", "port", "allow_remote")
     if args.token_file is not None:
         given["token"] = _read_token(args.token_file)
-    serve(url, **given, open_browser=args.open)
+    serve(url, **given, folder=folder, open_browser=args.open)
     return 0
+
+
+def _workspace(path: Path | None) -> Path | None:
+    """The folder, where it is one of runs and no run's own."""
+    if path is None or not path.is_dir():
+        return None
+    return None if (path / SETTINGS).is_file() else path
+
+
+def _own_store(folder: Path) -> str:
+    """The store of a folder of runs, made where there is none: it holds accounts and sessions."""
+    from fedlens.store import open_store
+
+    path = folder / "store.db"
+    if not path.exists():
+        open_store(path, create=True).close()
+    return str(path)
 
 
 def _read_token(path: Path) -> str:

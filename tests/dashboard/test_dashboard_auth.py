@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urljoin, urlsplit
 
 import anyio
 import httpx
@@ -95,7 +95,7 @@ def test_strangers_get_nothing(client: TestClient, path: str, method: str) -> No
 
 def test_a_strangers_browser_is_led_to_the_login_page(client: TestClient) -> None:
     answer = client.get("/run", headers=HTML)
-    assert (answer.status_code, answer.headers["location"]) == (303, "/login")
+    assert (answer.status_code, answer.headers["location"]) == (303, "login?then=run")
     page = client.get("/login", headers=HTML)
     assert page.status_code == 200
     assert 'name="token"' in page.text
@@ -125,7 +125,7 @@ def test_strangers_get_no_websocket(client: TestClient) -> None:
 def test_the_link_earns_a_cookie_and_leaves_no_token_behind(client: TestClient) -> None:
     answer = client.get(f"/run?run=a%20b&token={TOKEN}", headers=HTML)
     assert answer.status_code == 303
-    assert answer.headers["location"] == "/run?run=a+b"
+    assert answer.headers["location"] == "./run?run=a+b"
     cookie = answer.headers["set-cookie"]
     assert TOKEN not in cookie
     assert "HttpOnly" in cookie
@@ -137,9 +137,9 @@ def test_the_link_earns_a_cookie_and_leaves_no_token_behind(client: TestClient) 
 
 def test_the_form_earns_a_cookie(client: TestClient) -> None:
     answer = client.post("/login", content=urlencode({"token": f" {TOKEN} "}))
-    assert (answer.status_code, answer.headers["location"]) == (303, "/")
+    assert (answer.status_code, answer.headers["location"]) == (303, "./")
     assert client.get("/media/abc.png").text == "inside"
-    assert client.get("/login").headers["location"] == "/"
+    assert client.get("/login").headers["location"] == "./"
 
 
 @pytest.mark.parametrize("wrong", ["", "x", TOKEN[:-1], TOKEN + "x", TOKEN.upper(), "é" * 20])
@@ -164,8 +164,36 @@ def test_a_form_without_end_is_not_read(client: TestClient) -> None:
 def test_the_link_never_leads_elsewhere(client: TestClient, path: str) -> None:
     scope_path = f"http://testserver{path}?token={TOKEN}"
     location = client.get(scope_path).headers["location"]
-    assert location.startswith("/")
-    assert not location.startswith(("//", "/\\"))
+    assert (
+        urlsplit(urljoin("http://testserver/", location.replace("\\", "/"))).netloc == "testserver"
+    )
+
+
+@pytest.mark.parametrize(
+    ("asked", "target"),
+    [
+        ("samples?run=a+b&class=3", "./samples?run=a+b&class=3"),
+        ("", "./"),
+        ("//evil.example", "./"),
+        ("https://evil.example/x", "./"),
+        ("/\\evil.example", "./"),
+    ],
+)
+def test_signing_in_leads_to_where_one_was_going_on_this_server_alone(
+    client: TestClient, asked: str, target: str
+) -> None:
+    answer = client.post("/login", data={"token": TOKEN, "then": asked}, follow_redirects=False)
+    assert (answer.status_code, answer.headers["location"]) == (303, target)
+
+
+def test_a_proxy_may_ask_under_another_host_and_no_other_site(client: TestClient) -> None:
+    shown = {"origin": "https://lab.example"}
+    told = shown | {"x-forwarded-host": "lab.example"}
+    for headers, status in ((shown, 403), (told, 303)):
+        answer = client.post(
+            "/login", data={"token": TOKEN}, headers=headers, follow_redirects=False
+        )
+        assert answer.status_code == status
 
 
 FORGERIES: list[tuple[str, Callable[[str], str]]] = [
@@ -241,7 +269,7 @@ def test_signing_out_ends_the_session(client: TestClient, tokens: SessionTokens)
     elsewhere = headers | {"sec-fetch-site": "cross-site"}
     assert client.get("/logout", headers=elsewhere).status_code == 403
     assert client.get("/", headers=headers).text == "inside"
-    assert client.get("/logout", headers=headers).headers["location"] == "/login"
+    assert client.get("/logout", headers=headers).headers["location"] == "login"
     assert client.get("/", headers=headers).status_code == 401
 
 

@@ -113,7 +113,7 @@ def test_a_run_whose_folder_is_elsewhere_says_what_to_do(
     populated.whole_run(store_at[1], "elsewhere")  # no test makes a folder of that name
     app = open_page("diagnosis", run="elsewhere")
     assert not app.exception
-    assert "FEDLENS_RUNS" in app.info[0].value
+    assert "fedlens dashboard FOLDER" in app.info[0].value
 
 
 def test_the_chosen_run_is_remembered_by_other_pages(

@@ -8,6 +8,7 @@ import populated
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from fedlens.dashboard.views.runs import row
 from fedlens.dashboard.widgets.markup import plain
 from fedlens.store import Annotation, PresenceRow, SampleFilter, Store
 
@@ -79,25 +80,21 @@ def create(app: AppTest) -> None:
 
 
 @pytest.mark.law("5: both notions are shown together")
-def test_the_table_of_runs_shows_both_accountants(
-    open_page: Opener, store_at: tuple[str, Store]
-) -> None:
-    populated.whole_run(store_at[1], "good")
-    populated.whole_run(store_at[1], "bad", private=False)
-    populated.add_run(store_at[1], "young", status="running")
-    table = open_page("runs").dataframe[0].value.set_index("Name")
-    good = table.loc["good drawn"]
-    assert good["Rounds"] == "3 / 4"
-    assert good["DP ε (δ)"] == "6.93 (1e-05)"
-    assert good["BDP ε corrected (δ)"] == "1.56 (1e-10)"
-    assert good["BDP ε as published (δ)"] == "0.52 (1e-10)"
-    assert table["Privacy"].to_dict() == {
-        "good drawn": "private",
-        "bad drawn": "NOT PRIVATE",
-        "young drawn": "private",
-    }
-    assert table.loc["bad drawn", "DP ε (δ)"] == "∞ (1e-05)"
-    assert table.loc["young drawn", "Rounds"] == "0 / 4"
+def test_a_line_of_the_list_of_runs_shows_both_accountants(store_at: tuple[str, Store]) -> None:
+    store = store_at[1]
+    populated.whole_run(store, "good")
+    populated.whole_run(store, "bad", private=False)
+    populated.add_run(store, "young", status="running")
+    glances = store.glances()
+    lines = {run.run_id: row(run, glances.get(run.run_id), ("", "")) for run in store.runs()}
+    good, bad, young = lines["good"], lines["bad"], lines["young"]
+    assert good["rounds"]["text"] == "3 / 4"
+    assert good["epsilon"]["text"] == "DP 6.93 (δ 1e-05)"
+    assert good["epsilon"]["under"] == "BDP 1.91 sound (δ 1e-10)"
+    assert [one["name"]["under"] for one in (good, bad, young)] == ["", "NOT PRIVATE", ""]
+    assert bad["epsilon"]["text"] == "DP ∞ (δ 1e-05)"
+    assert young["rounds"]["text"] == "0 / 4"
+    assert young["status"]["under"] == "training round 1"
 
 
 def test_a_run_shows_its_figures_ledger_and_guarantee(
