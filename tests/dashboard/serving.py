@@ -11,8 +11,9 @@ from pathlib import Path
 TOKEN = "token-of-the-tests-0123456789"
 LINK = re.compile(r"http://127\.0\.0\.1:(\d+)/\?token=\S+")
 SERVE = (
-    "import sys; from fedlens.dashboard.serve import serve; "
-    "serve(sys.argv[1], token=sys.argv[2], port=int(sys.argv[3]))"
+    "import sys; from pathlib import Path; from fedlens.dashboard.serve import serve; "
+    "folder = Path(sys.argv[4]) if sys.argv[4] else None; "
+    "serve(sys.argv[1], token=sys.argv[2], port=int(sys.argv[3]), folder=folder)"
 )
 CHROMIUM = Path("/usr/bin/chromium")
 CHROMIUM_ARGUMENTS = (
@@ -45,11 +46,20 @@ class Served:
         return f"{self.address}/?token={TOKEN}"
 
 
-def start_dashboard(url: str, folder: Path, port: int = 0) -> Served:
-    """Serve a store on a port, any free one by default; returns once pages are answered."""
+def start_dashboard(
+    url: str, folder: Path, port: int = 0, *, workspace: Path | None = None
+) -> Served:
+    """Serve a store on a port, any free one by default; returns once pages are answered.
+
+    Args:
+        url: of the store.
+        folder: where it runs and writes its log.
+        port: 0 for any free one.
+        workspace: a folder whose runs are shown too, as `fedlens dashboard FOLDER` does.
+    """
     log = folder / "dashboard.log"
     process = subprocess.Popen(
-        [sys.executable, "-c", SERVE, url, TOKEN, str(port)],
+        [sys.executable, "-c", SERVE, url, TOKEN, str(port), str(workspace or "")],
         stderr=subprocess.PIPE,
         stdout=log.open("w"),
         text=True,

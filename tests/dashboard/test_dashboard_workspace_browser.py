@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,16 +9,12 @@ from typing import Any
 import populated
 import pytest
 from browser_setup import axe_script
-from serving import LINK, TOKEN, Served, stop_dashboard
+from serving import Served, start_dashboard, stop_dashboard
 
 from fedlens.store import Store, open_store
 
 playwright = pytest.importorskip("playwright.sync_api")
 pytestmark = pytest.mark.browser
-SERVE = (
-    "import sys; from pathlib import Path; from fedlens.dashboard.serve import serve; "
-    "serve(sys.argv[1], token=sys.argv[2], port=0, folder=Path(sys.argv[3]))"
-)
 PASSWORD = "a long password"
 STILL = "[data-testid='stApp'][data-test-script-state='notRunning']"
 
@@ -45,16 +39,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def workspace(folder: Path) -> Iterator[Served]:
     """The folder, served as `fedlens dashboard FOLDER` does."""
-    log = folder / "dashboard.log"
-    process = subprocess.Popen(
-        [sys.executable, "-c", SERVE, str(folder / "store.db"), TOKEN, str(folder)],
-        stderr=subprocess.PIPE,
-        stdout=log.open("w"),
-        text=True,
-    )
-    assert process.stderr is not None
-    found = next(filter(None, map(LINK.search, process.stderr)))
-    running = Served(int(found[1]), process, log)
+    running = start_dashboard(str(folder / "store.db"), folder, workspace=folder)
     yield running
     stop_dashboard(running)
 

@@ -3,24 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from tiny import TINY
 
 import fedlens
-
-TINY = {
-    "schedule": "critic",
-    "data.users": 30,
-    "data.samples_per_user": 4,
-    "privacy.delta": 1e-3,
-    "tasks.critic.kind": "frozen",
-    "tasks.critic.rounds": 2,
-    "tasks.critic.noise_multiplier": 3.0,
-    "tasks.critic.generator_steps": 2,
-    "generator.batch": 20,
-    "generator.width": 8,
-    "release.samples": 20,
-    "release.strip": 1,
-    "release.agreement": 0.0,
-}
 
 
 @pytest.fixture(scope="session")
