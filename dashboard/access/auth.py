@@ -427,7 +427,8 @@ def _after(fields: Mapping[str, str]) -> str:
     path, _, query = fields.get(THEN, "").partition("?")
     if not re.fullmatch(r"[\w-]*", path, re.ASCII):
         return "./"
-    clean = urlencode(parse_qsl(query))
+    # a link that someone sent must not sign its reader in as somebody else
+    clean = urlencode([(key, value) for key, value in parse_qsl(query) if key != "token"])
     return f"./{path}?{clean}" if clean else f"./{path}"
 
 

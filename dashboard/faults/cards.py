@@ -8,7 +8,12 @@ from collections.abc import Mapping, Sequence
 from fedlens.accountant.ledger.population import Population
 from fedlens.accountant.ledger.terms import population_folder
 from fedlens.accountant.wording import percentage
-from fedlens.dashboard.faults.answer import DiagnosedFault, DiagnosisAnswer, percent
+from fedlens.dashboard.faults.answer import (
+    UNEXPLAINED,
+    DiagnosedFault,
+    DiagnosisAnswer,
+    percent,
+)
 from fedlens.dashboard.widgets.display import put_card
 from fedlens.dashboard.widgets.markup import picture, tag, text
 from fedlens.diagnosis.probe_offers import ProbeOffer, probe_offer
@@ -130,7 +135,7 @@ def describe_alternatives(finding: DiagnosedFault) -> str:
 def describe_remainder(answer: DiagnosisAnswer) -> str:
     """What the omnibus test says."""
     after = "beyond the findings" if answer.findings else "at all"
-    p = f"p = {answer.omnibus:.2g}"
+    p = f"p = {answer.omnibus:.2g}; {UNEXPLAINED:g} or less is a sign"
     if answer.unexplained:
         if answer.findings:
             return (
@@ -157,7 +162,7 @@ def describe_next_steps(answer: DiagnosisAnswer) -> str:
             "Look at the faithful samples for it, find the step of the application that could do "
             "this, fix it, and train again: the next diagnosis tells whether the share fell."
         )
-    return "The list below says which faults this run could not have shown, however large."
+    return "The list below says from which share of users on each fault would have been seen."
 
 
 def list_unseen(answer: DiagnosisAnswer) -> Sequence[tuple[str, float]]:
@@ -229,7 +234,7 @@ def _facts(finding: DiagnosedFault, classes: int, smallest: float) -> str:
         ("How sure", describe_certainty(finding)),
         ("What else it could be", describe_lookalikes(finding)),
         ("Other faults instead", describe_alternatives(finding)),
-        ("Seen from", f"{percent(min(1.0, smallest))} of users on, at this run's noise"),
+        ("Detectable", f"above {percent(min(1.0, smallest))} of users, at this run's noise"),
         ("Name", finding.fault),
     )
     rows = "".join(f"<dt>{text(name)}</dt><dd>{text(said)}</dd>" for name, said in facts)

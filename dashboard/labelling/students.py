@@ -228,7 +228,7 @@ def _waiting(labels: ProjectLabels) -> None:
 
 def _curve(taught: StudentCurve) -> None:
     most, best = taught.curve[-1]
-    st.metric(f"Right with the {most:,} labels that there were", f"{best:.1%}")
+    st.metric(f"Accuracy with {most:,} labels", f"{best:.1%}")
     rows = frame([{"labels": labels, "accuracy": right} for labels, right in taught.curve])
     base = alt.Chart(rows).encode(
         alt.X("labels:Q", title="labels"),

@@ -81,7 +81,7 @@ def _is_intact(png: bytes, sha256: str) -> bool:
 KINDS: dict[str, tuple[int, str]] = {
     "faithful": (0, "faithful, to look for faults in"),
     "curated": (1, "curated, to label and teach with"),
-    "strip": (2, "a few each round"),
+    "strip": (2, "progress samples"),
 }
 """For each kind of batch its rank and its words: the samples most like users' data stand first."""
 

@@ -199,7 +199,7 @@ class BlindTest:
 
 
 NO_NULL = (
-    "There is **no null between seeds**: no run here differs from A or B in its seed alone. "
+    "There is **no baseline run**: no run here differs from A or B in its seed alone. "
     " Two trainings of one federation differ too, by more than their samples do, so a large "
     "change over the samples' error is no proof. Train A again with another `--seed`."
 )
@@ -258,7 +258,7 @@ def _row(each: Difference) -> dict[str, object]:
         "B": round(each.other, 4),
         "Change": round(each.change, 4),
         "Error of samples": round(each.error, 4),
-        "In deviations between seeds": "no null"
+        "In deviations between seeds": "no baseline run"
         if each.deviations is None
         else f"{each.deviations:+.1f}",
     }

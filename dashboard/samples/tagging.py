@@ -63,7 +63,7 @@ def render_tagging(run: RunRecord, shown: Sequence[int], picked: StoredSample | 
             if account().may("manage"):
                 _evidence(run, ids)
             if len(ids) > 1:
-                st.button("Choose none", on_click=_clear, args=(run.run_id,))
+                st.button("Clear selection", on_click=_clear, args=(run.run_id,))
 
 
 def _tagging(run: RunRecord, ids: list[int]) -> None:

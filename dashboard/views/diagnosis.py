@@ -40,7 +40,7 @@ CHOOSE = (
     "same federation, or public records of the same kind."
 )
 WHAT = (
-    "A run has released noised sums anyway. They are compared with what users of public records "
+    "Compares the noisy sums that this run already released with what users of public records "
     "would have released, sound and under each fault of a library. Looking again costs no privacy."
 )
 

@@ -116,12 +116,16 @@ function compare(a, b) {
   return a === b ? 0 : a === null || a > b ? 1 : -1;
 }
 
+function counted(all) {
+  return all === 1 ? "1 run" : `${all} runs`;
+}
+
 function draw(state) {
   const rows = left(state);
   state.head.replaceChildren(header(state));
   state.body.replaceChildren(...rows.slice(0, state.most).map(line));
   const all = state.rows.length;
-  state.count.textContent = rows.length === all ? `${all} runs` : `${rows.length} of ${all} runs`;
+  state.count.textContent = rows.length === all ? counted(all) : `${rows.length} of ${counted(all)}`;
   state.more.hidden = rows.length <= state.most;
   state.more.textContent = `Show ${rows.length - state.most} more`;
 }

@@ -15,7 +15,7 @@ def _turned(quarters: int, otherwise: str) -> Fault:
     degrees = 90 * quarters
     return Fault(
         f"rotate{degrees}",
-        f"turned left by {degrees} degrees",
+        "turned right by 90 degrees" if quarters == 3 else f"turned left by {degrees} degrees",
         image=lambda images, _: torch.rot90(images, quarters, (2, 3)),
         probe=f"better_after:rotate{360 - degrees}:{{classes}}",
         otherwise=otherwise,

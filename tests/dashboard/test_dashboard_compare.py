@@ -132,4 +132,4 @@ def test_one_run_is_compared_with_itself_and_has_no_null(
     app = open_page("compare", run="run-1")
     assert not app.exception
     assert "the same batch" in app.warning[0].value
-    assert "no null between seeds" in "\n".join(one.value for one in app.caption)
+    assert "no baseline run" in "\n".join(one.value for one in app.caption)

@@ -48,7 +48,7 @@ def test_a_fault_is_kept_samples_are_chosen_tagged_and_added_and_the_report_is_s
     page.get_by_text("5 samples tagged").wait_for()
     page.get_by_role("button", name="Add as evidence").click()
     page.get_by_text("5 samples added to finding 1").wait_for()
-    page.get_by_role("button", name="Choose none").click()
+    page.get_by_role("button", name="Clear selection").click()
     page.locator("canvas[data-chosen='0']").wait_for()
     rows = store.samples(SampleFilter(run_id="run-1", purpose="curated"))
     ids = [rows[place].sample_id for place in (1, 2, 3, 4, 6)]
