@@ -10,6 +10,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from fedlens.dashboard.summary.audits import ALARM, KINDS, build_audit_table, newest
+from fedlens.dashboard.views.runs import row
 from fedlens.dashboard.widgets.display import rows_of
 from fedlens.store import AuditRecord, Store
 
@@ -91,8 +92,12 @@ def test_the_table_of_runs_names_the_run_with_an_alarm(
     populated.whole_run(store, "caught")
     store.record_audit(an_audit("good"))
     store.record_audit(the_alarm("caught"))
-    shown = open_page("runs").dataframe[0].value.set_index("Name")["Privacy"].to_dict()
-    assert shown == {"good drawn": "private", "caught drawn": ALARM}
+    glances = store.glances()
+    shown = {run.run_id: row(run, glances[run.run_id], ("", "")) for run in store.runs()}
+    assert {name: one["name"]["under"] for name, one in shown.items()} == {
+        "good": "",
+        "caught": ALARM,
+    }
     assert not open_page("run", run="good").error
 
 

@@ -321,7 +321,7 @@ def test_a_click_on_a_run_opens_it_and_other_pages_stay_with_it(
 ) -> None:
     populated.whole_run(store, "zebra", count=20)  # the first of its day on the page
     page.goto(world[1].link)
-    page.locator(".st-key-links-zebra").get_by_text("Open", exact=True).first.click()
+    page.locator("td.name a", has_text="zebra").click()
     page.get_by_role("heading", level=4, name="Privacy spent").wait_for()
     assert "/run?run=zebra" in page.url
     page.get_by_test_id("stHeader").get_by_text("Samples").click()
@@ -361,13 +361,13 @@ def test_strangers_see_the_login_page_only(browser, world: tuple[Store, Served])
     stranger = browser.new_context()
     other = stranger.new_page()
     other.goto(f"{address}/samples")
-    assert other.url == f"{address}/login"
+    assert other.url == f"{address}/login?then=samples"
     other.get_by_label("Access token").fill("not the token at all")
     other.get_by_role("button", name="Open the dashboard").click()
     other.get_by_role("alert").wait_for()
     other.get_by_label("Access token").fill(link.partition("token=")[2])
     other.get_by_role("button", name="Open the dashboard").click()
-    other.get_by_role("heading", name="Runs").wait_for()
+    other.get_by_role("heading", name="Samples").wait_for()
     stranger.close()
 
 

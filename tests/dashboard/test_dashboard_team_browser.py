@@ -235,7 +235,7 @@ def test_two_annotators_label_a_hundred_samples_with_review_and_export(
         assert len(one.said(project)) == 100
         assert f"{total - 100} left" in one.page.locator(".counts").inner_text()
         one.page.goto(f"{served.address}/review")  # is not theirs
-        one.page.get_by_role("heading", name="Annotate").wait_for()
+        one.page.get_by_role("heading", name="No such page").wait_for()
         one.close()
     reviewer = Person(browser, served, store, "rev", "reviewer")
     reviewer.page.goto(f"{served.address}/review?project={project}")
