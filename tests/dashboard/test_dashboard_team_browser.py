@@ -252,5 +252,5 @@ def test_two_annotators_label_a_hundred_samples_with_review_and_export(
     reviewer.page.get_by_text("Sign out").click()
     reviewer.page.get_by_role("button", name="Sign in").wait_for()
     reviewer.page.goto(f"{served.address}/results")
-    assert reviewer.page.url == f"{served.address}/login"
+    assert reviewer.page.url == f"{served.address}/login?then=results"
     reviewer.close()
