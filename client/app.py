@@ -175,9 +175,9 @@ def _train(
     message: Message, open_users: OpenUsers, policy: NodePolicy, context: Context
 ) -> RecordDict:
     request = TrainRequest.from_record(message.content)
-    policy.check(request)
     if request.mechanism.unit == "record":
-        take_round(request, context)  # not by a request that the floor refuses
+        policy.check(request)  # what the floor refuses takes no round
+        take_round(request, context)
     request = policy.accept(request)
     torch.set_num_threads(policy.threads)
     everyone = open_users(context)

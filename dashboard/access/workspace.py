@@ -35,6 +35,8 @@ class Found:
     """Folders of runs."""
     stores: tuple[Path, ...] = ()
     """Files of stores."""
+    whole: bool = True
+    """Whether all folders were looked through; where there are too many, the last are not."""
 
 
 def look_through(root: Path) -> Found:
@@ -43,8 +45,11 @@ def look_through(root: Path) -> Found:
     What a run keeps in its own folder is not looked through, nor are hidden folders, nor what
     cannot be read.
     """
-    runs, stores = [], []
-    for folder, files in _walk(root):
+    runs: list[Path] = []
+    stores: list[Path] = []
+    for seen, (folder, files) in enumerate(_walk(root)):
+        if seen >= MOST_FOLDERS:
+            return Found(tuple(runs), tuple(stores), whole=False)
         if LEDGER in files:
             runs.append(folder)
         if STORE_FILE in files:
@@ -54,9 +59,7 @@ def look_through(root: Path) -> Found:
 
 def _walk(root: Path) -> Iterator[tuple[Path, list[str]]]:
     start = len(root.parts)
-    for seen, (name, folders, files) in enumerate(os.walk(root)):
-        if seen >= MOST_FOLDERS:
-            return
+    for name, folders, files in os.walk(root):
         folder = Path(name)
         below = LEDGER not in files and len(folder.parts) - start < DEEPEST
         folders[:] = sorted(one for one in folders if below and not one.startswith("."))

@@ -200,7 +200,7 @@ class BlindTest:
 
 NO_NULL = (
     "There is **no baseline run**: no run here differs from A or B in its seed alone. "
-    " Two trainings of one federation differ too, by more than their samples do, so a large "
+    "Two trainings of one federation differ too, by more than their samples do, so a large "
     "change over the samples' error is no proof. Train A again with another `--seed`."
 )
 POOL = 400

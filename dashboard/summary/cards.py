@@ -20,6 +20,8 @@ from fedlens.dashboard.widgets.pages import put_link
 from fedlens.foundation.unlabelled import UNLABELLED
 from fedlens.store import RoundRecord, RunRecord, SampleFilter, StoredBatch, StoredSample
 
+WORTH = {"clear": "good", "noise": "bad"}
+"""Colours of verdicts; that of others is ``on``."""
 COLOURS = {"running": "on", "failed": "bad", "interrupted": "found"}
 LINKS = {
     "run": "Open",
@@ -79,7 +81,7 @@ def _tags(run: RunRecord) -> str:
         tags += tag(NOT_PRIVATE, "bad")
     worth = store().worth(run.run_id)
     if worth != "not judged":
-        tags += tag(worth, {"clear": "good", "noise": "bad"}.get(worth, "on"))
+        tags += tag(worth, WORTH.get(worth, "on"))
     if store().pinned_references().get(run.data_name) == run.run_id:
         tags += tag("pinned reference", "on")
     words, kind = panel.hint(run)

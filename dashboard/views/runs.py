@@ -18,7 +18,12 @@ from fedlens.dashboard.access.session import (
     store_of,
     within_store_of,
 )
-from fedlens.dashboard.access.workspace import STORES, runs_by_store
+from fedlens.dashboard.access.workspace import (
+    MOST_FOLDERS,
+    STORES,
+    found_below,
+    runs_by_store,
+)
 from fedlens.dashboard.faults import panel
 from fedlens.dashboard.summary import cards
 from fedlens.dashboard.summary.audits import ALARM
@@ -68,14 +73,11 @@ def row(run: RunRecord, glance: RunGlance | None, diagnosis: tuple[str, str]) ->
         "users": _cell(f"{run.users:,}", order=run.users, under=f"per {run.unit}"),
         "rounds": _cell(f"{done} / {run.rounds_planned}", order=done),
         "epsilon": _spent(last),
-        "worth": _cell(worth, kind=WORTH.get(worth, "on")),
+        "worth": _cell(worth, kind=cards.WORTH.get(worth, "on")),
         "diagnosis": _cell(diagnosis[0], kind=diagnosis[1], page="diagnosis"),
         "status": _cell(words, kind=cards.COLOURS.get(run.status, "good"), under=_doing(run, done)),
         "started": _cell(f"{run.created_at:%Y-%m-%d}"),
     }
-
-
-WORTH = {"clear": "good", "noise": "bad"}
 
 
 def _cell(text: str, *, order: float | None = None, **more: str) -> dict[str, Any]:
@@ -176,6 +178,11 @@ def render() -> None:
     with plain_errors():
         for path, why in STORES.unreadable.items():
             st.warning(f"Left out: {plain(nearby(path))}. {plain(why)}")
+        if not found_below().whole:
+            st.warning(
+                f"The first {MOST_FOLDERS:,} folders alone were looked through: runs may be "
+                "missing. Open the dashboard on a folder with fewer."
+            )
         runs = all_runs()
         if not runs:
             _empty()

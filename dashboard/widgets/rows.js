@@ -17,8 +17,9 @@ export default function (component) {
     states.set(parentElement, state);
   }
   state.open = (page, run) => component.setTriggerValue("opened", { page, run });
-  if (JSON.stringify(data.rows) !== state.seen) {
-    state.seen = JSON.stringify(data.rows);
+  const said = JSON.stringify(data.rows);
+  if (said !== state.seen) {
+    state.seen = said;
     state.rows = data.rows;
     refill(state);
     draw(state);

@@ -10,9 +10,6 @@ from fedlens.cli import VERBS
 from fedlens.cli.flags import select_flags
 from fedlens.foundation.errors import WrongUse
 
-SETTINGS = "config.toml"
-"""In a run's folder."""
-
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """The verb and its flags."""
@@ -25,9 +22,9 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     parser.add_argument(
         "run_dir",
         type=Path,
-        metavar="RUN_DIR|FOLDER",
+        metavar="FOLDER",
         nargs="?",
-        help="directory of a run, or a folder: all runs below it are shown",
+        help="a run's directory, or a folder: all runs in it are shown, up to five levels below",
     )
     parser.add_argument("--store", default="", help="URL of the store, where it is another one")
     add = parser.add_argument
@@ -55,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     elif args.run_dir is not None:
         url = open_run(args.run_dir, store=args.store).store
     if not url:
-        raise WrongUse("name a RUN_DIR, a FOLDER of runs or a --store to look at")
+        raise WrongUse("name a run's directory, a FOLDER of runs or a --store to look at")
     given = select_flags(args, "host", "port", "allow_remote")
     if args.token_file is not None:
         given["token"] = _read_token(args.token_file)
@@ -65,16 +62,19 @@ def run(args: argparse.Namespace) -> int:
 
 def _workspace(path: Path | None) -> Path | None:
     """The folder, where it is one of runs and no run's own."""
+    from fedlens.server.run.directory import RunDirectory
+
     if path is None or not path.is_dir():
         return None
-    return None if (path / SETTINGS).is_file() else path
+    return None if RunDirectory(path).settings_file.is_file() else path
 
 
 def _own_store(folder: Path) -> str:
     """The store of a folder of runs, made where there is none: it holds accounts and sessions."""
+    from fedlens.dashboard.access.workspace import STORE_FILE
     from fedlens.store import open_store
 
-    path = folder / "store.db"
+    path = folder / STORE_FILE
     if not path.exists():
         open_store(path, create=True).close()
     return str(path)

@@ -10,7 +10,7 @@ import fedlens
 
 @pytest.fixture(scope="session")
 def tiny() -> dict[str, object]:
-    """Its settings, over the preset ``open``."""
+    """Its settings, over the preset ``demo``."""
     return dict(TINY)
 
 
