@@ -94,8 +94,10 @@ class DatasetSpec:
         load: gives the data of what stands behind the colon of its name (empty: nothing), and of
             the folder to look into alone, or None for the usual places.
         by_path: whether ``load`` takes a path.
-        augmentation: changes that keep the meaning of its images.
-        distortion: further changes, for students that an annotator teaches.
+        augmentation: changes that keep the meaning of its images; by default, for any pictures,
+            small moves alone.
+        distortion: further changes, for students that an annotator teaches. It labels what came of
+            them, so that the defaults suit pictures of any kind.
         student_images: how many times as many images such students learn from. Samples cost no
             privacy, only seconds.
         published: its key in the table of published figures; empty where there are none.
@@ -112,8 +114,8 @@ class DatasetSpec:
     title: str
     load: Callable[[str, Path | None], Dataset] | None = None
     by_path: bool = False
-    augmentation: Augmentation = Augmentation("none")
-    distortion: Distortion = Distortion()
+    augmentation: Augmentation = Augmentation("none", moving=0.1)
+    distortion: Distortion = Distortion(warping=0.1, patching=0.5)
     student_images: int = 1
     published: str = ""
     public: bool = False

@@ -141,7 +141,7 @@ def test_an_engineer_s_click_trains_and_the_page_shows_the_curve(
         time.sleep(0.05)
     app = open_page("results", project=str(project))
     assert "Simulation only" in page_text(app)
-    assert [one.value for one in app.metric if one.label.startswith("Right with")] == ["83.0%"]
+    assert [one.value for one in app.metric if one.label.startswith("Accuracy with")] == ["83.0%"]
     assert app.button(key="train_student").label == "Train anew"
 
 

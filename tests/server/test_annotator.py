@@ -13,7 +13,7 @@ from fedlens.models.annotators import Annotator
 from fedlens.models.weights import load_vector
 from fedlens.server.config.mechanism import release_deviation
 from fedlens.server.config.tree import Config, ConfigError
-from fedlens.server.tasks.annotator import AnnotatorTask
+from fedlens.server.tasks.annotator import AnnotatorTask, suited_rate
 
 SHAPE, CLASSES, COMPONENTS = (1, 28, 28), 10, 40
 
@@ -186,3 +186,20 @@ def test_the_loss_is_a_sharpened_cross_entropy_that_reaches_the_images(digits):
 def test_too_many_components_are_refused():
     with pytest.raises(ConfigError, match=r"tasks\.annotator\.components = 5000"):
         annotator(components=5000)
+
+
+@pytest.mark.parametrize("changes", [{}, {"noise_multiplier": 90.0}, {"rounds": 9, "momentum": 0.5}])
+def test_a_rate_of_0_moves_a_logit_by_as_much_noise_whatever_there_is_of_it(changes, digits):
+    made = annotator(**{"rounds": 20, "rate": 0.0, "clipping_norm": 0.05, **changes})
+    begin(made, digits[0][:99])
+    deviation, source = made._deviation, np.random.default_rng(1)
+    for _ in range(made._settings.rounds):
+        made.apply_release(source.normal(0, deviation, made.size))
+    found = float(np.std(iterate_of(made)))  # a row has norm 1: a weight's deviation is a logit's
+    assert 0.5 < found / 0.9 <= 1.2
+
+
+def test_a_rate_of_0_is_bounded_where_there_is_no_noise():
+    settings = annotator(rate=0.0, clipping_norm=0.05)._settings
+    assert suited_rate(settings, 0.0) == 200 / 0.05
+    assert suited_rate(settings.model_copy(update={"rate": 7.0}), 0.0) == 7.0
