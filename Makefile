@@ -25,7 +25,7 @@ QUICK  := accountant/test_account.py accountant/test_ledger.py accountant/test_p
 RESEARCH := tests/research
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-fault quick quick-tests test test-research lint format dashboard docs sbom bench bench-quick bench-rounds bench-accountant bench-noise bench-records clean
+.PHONY: help setup demo demo-fault quick quick-tests test test-thorough test-research lint format dashboard docs sbom bench bench-quick bench-rounds bench-accountant bench-noise bench-records clean
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -59,12 +59,16 @@ quick: setup ## lint and the fast tests side by side: a minute on two cores
 	$(MAKE) --no-print-directory -j 2 --output-sync=target lint quick-tests
 
 quick-tests: setup
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m "not slow and not ray and not browser" \
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m "not slow and not thorough and not ray and not browser" \
 	    $(wildcard $(addprefix tests/,$(QUICK)))
 
-test: setup ## run every test of the product, two at a time
+test: setup ## test the product, two tests at a time
 	$(BIN)/python tests/browser_setup.py
-	$(BIN)/python -m pytest -n 2 --dist worksteal --durations 40 --ignore $(RESEARCH)
+	$(BIN)/python -m pytest -n 2 --dist worksteal --durations 40 -m "not thorough" --ignore $(RESEARCH)
+
+test-thorough: setup ## what takes longer: all cases of what is tested on some, the walk of the docs
+	$(BIN)/python tests/browser_setup.py
+	$(BIN)/python -m pytest -n 2 --dist worksteal --durations 20 -m thorough --ignore $(RESEARCH)
 
 test-research: setup ## the tests of studies and benchmarks, two at a time
 	$(BIN)/python -m pytest -n 2 --dist worksteal --durations 20 $(RESEARCH)

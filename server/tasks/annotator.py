@@ -34,7 +34,6 @@ from fedlens.server.tasks.protocol import (
 )
 from fedlens.server.tasks.signal import signal_between
 
-
 LOGIT_NOISE = 0.9
 """Standard deviation of a logit by the noise of all rounds, which a rate of 0 aims at.
 

@@ -145,6 +145,7 @@ def test_a_preset_is_audited_without_a_run_and_nothing_is_kept(capsys, tmp_path,
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.thorough
 def test_record_mode_is_audited_with_records(capsys):
     status, printed, _ = run(capsys, "--preset", "record", "--rounds", 2, "--json")
     assert status == ExitStatus.DONE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from thorough import some
 
 from harness.audit_mutants import ALL, MUTANTS, NOTHING
 from harness.audit_power import first_alarm, score
@@ -15,6 +16,8 @@ EVERYWHERE = {
 }
 """Mutants that are tried on each of their subjects; the others on one that stands for all."""
 
+ELSEWHERE = [mutant for mutant in MUTANTS if mutant.name not in EVERYWHERE]
+
 
 @pytest.mark.law("audits: every fault of the suite is found")
 def test_there_are_twenty_mutants_over_every_task_and_both_units():
@@ -23,7 +26,7 @@ def test_there_are_twenty_mutants_over_every_task_and_both_units():
     assert {name for mutant in MUTANTS for name in mutant.subjects} >= set(ALL)
 
 
-@pytest.mark.parametrize("subject", ALL)
+@pytest.mark.parametrize("subject", some(ALL, "annotator, user", "frozen, record"))
 @pytest.mark.law("audits: correct code is rarely accused")
 def test_the_code_as_it_is_raises_no_alarm(known, verdicts, subject):
     found = verdicts(known[subject])
@@ -45,9 +48,7 @@ def test_a_missing_clip_is_caught_of_each_task_by_its_own_canary(known, mutant, 
     assert first_alarm(known[subject], mutant) == EVERYWHERE[mutant.name]
 
 
-@pytest.mark.parametrize(
-    "mutant", [m for m in MUTANTS if m.name not in EVERYWHERE], ids=lambda m: m.name
-)
+@pytest.mark.parametrize("mutant", some(ELSEWHERE, *ELSEWHERE[::3]), ids=lambda mutant: mutant.name)
 @pytest.mark.law("audits: every fault of the suite is found")
 def test_a_fault_is_caught(known, mutant):
     quick = sorted(mutant.subjects, key=lambda name: ("annotator" not in name, "wgan" in name))

@@ -39,6 +39,7 @@ def test_the_walk_is_short(repository):
     assert set(found.files) == {"federation.toml", "first.toml"}
 
 
+@pytest.mark.thorough
 @pytest.mark.law("deployment: the walk of the docs works")
 def test_the_walk_of_the_docs(walk, repository, tmp_path, free_port):
     """With the fedlens of this checkout, on ports that are free, and what strangers get of it."""

@@ -132,7 +132,7 @@ def test_every_phase_is_one_that_a_run_goes_through():
 @pytest.fixture(scope="module")
 def fuzzed():
     with targets() as known:
-        yield {name: fuzz(target, 60, seed=11) for name, target in known.items()}
+        yield {name: fuzz(target, 30, seed=11) for name, target in known.items()}
 
 
 @pytest.mark.law("input: no file crashes, hangs or runs code")
@@ -141,7 +141,7 @@ def test_no_spoiled_input_crashes_or_hangs_a_parser(fuzzed):
     assert {name: one.examples for name, one in fuzzed.items() if one.crashes} == {}
     assert all(one.hangs == 0 for one in fuzzed.values())
     assert all(one.accepted + one.refused == one.inputs for one in fuzzed.values())
-    assert sum(one.refused for one in fuzzed.values()) > 300, "inputs are not spoiled enough"
+    assert sum(one.refused for one in fuzzed.values()) > 150, "inputs are not spoiled enough"
 
 
 def test_a_parser_that_crashes_or_hangs_would_be_found(monkeypatch):

@@ -34,6 +34,7 @@ def one_thread():
     torch.set_num_threads(before)
 
 
+@pytest.mark.thorough
 def test_a_superlink_that_was_killed_costs_no_release_and_the_run_goes_on(tmp_path):
     with federation(tmp_path) as made:
         fault = ProcessFault("SuperLink with its gate", "round 1 whole")

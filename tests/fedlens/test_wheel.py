@@ -132,6 +132,7 @@ def test_it_simulates_from_an_empty_folder(command, folder):
     assert "entries" in run(command, folder, "ledger", "verify", "here").stdout
 
 
+@pytest.mark.thorough
 @pytest.mark.ray
 @pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed: fedlens[ray]")
 def test_ray_carries_the_same_run(command, folder, settings):

@@ -208,6 +208,7 @@ def test_the_mean_code_of_releases_has_the_law_of_a_mean_of_codes(kind: str) -> 
     assert torch.allclose(means.mean(0), singles.mean((0, 1)), atol=0.05)
 
 
+@pytest.mark.thorough
 def test_a_decoder_brings_codes_back_to_about_their_noise() -> None:
     split = load_private("embedded-mnist-thickness", None, 0)
     net = ConvReleaser((1, 28, 28), 4, code=8, output_noise_std=0.1)

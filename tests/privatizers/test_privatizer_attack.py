@@ -14,6 +14,7 @@ from unittest.mock import patch
 
 import pytest
 import torch
+from thorough import some
 
 from fedlens.cli import main
 from fedlens.privatizers.attacks import filter_attack
@@ -131,7 +132,7 @@ def test_without_names_everyone_attacks_the_formula_too(
     assert asked == [*INFORMED, *STRONG, *FRESH, FORMULA]
 
 
-@pytest.mark.parametrize("suffix", [".pt2", ".onnx"])
+@pytest.mark.parametrize("suffix", some([".pt2", ".onnx"], ".onnx"))
 def test_of_an_exported_filter_releases_alone_are_seen(
     capsys: pytest.CaptureFixture[str], releaser: ConvReleaser, tmp_path: Path, suffix: str
 ) -> None:

@@ -77,6 +77,7 @@ def test_a_request_of_a_million_users_takes_no_more_memory_than_of_a_thousand(tm
     assert many - few < MEGABYTES
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_preparing_holds_no_more_than_a_few_bytes_a_record(tmp_path):
     found = []
@@ -87,6 +88,7 @@ def test_preparing_holds_no_more_than_a_few_bytes_a_record(tmp_path):
     assert found[1]["megabytes"] - found[0]["megabytes"] < 0.1 * MEGABYTES
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_million_simulated_users_take_no_more_memory_than_a_thousand():
     few, many = (measured("simulated_users.py", str(n))["megabytes"] for n in (1000, 1_000_000))

@@ -188,7 +188,9 @@ def test_too_many_components_are_refused():
         annotator(components=5000)
 
 
-@pytest.mark.parametrize("changes", [{}, {"noise_multiplier": 90.0}, {"rounds": 9, "momentum": 0.5}])
+@pytest.mark.parametrize(
+    "changes", [{}, {"noise_multiplier": 90.0}, {"rounds": 9, "momentum": 0.5}]
+)
 def test_a_rate_of_0_moves_a_logit_by_as_much_noise_whatever_there_is_of_it(changes, digits):
     made = annotator(**{"rounds": 20, "rate": 0.0, "clipping_norm": 0.05, **changes})
     begin(made, digits[0][:99])

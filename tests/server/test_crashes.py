@@ -10,6 +10,7 @@ from __future__ import annotations
 import pytest
 from power_cuts import DurableWrites, Instant, PowerCut, instants_of_a_round
 from test_resume import check_ledger
+from thorough import some
 
 from fedlens.accountant.ledger.ledger import Ledger
 from fedlens.server.run.directory import RunDirectory
@@ -88,7 +89,7 @@ def cut_in_each(points, run_small, config, folder):
     return run_small(config, folder.name), lost
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", some(MODES, "users"))
 @pytest.mark.law("crashes: a killed run goes on")
 def test_a_run_cut_outside_the_private_instant_ends_with_the_same_model(
     config, cut_points, run_small, tmp_path, mode

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from scipy.stats import norm
+from thorough import some
 
 import fedlens
 from fedlens.api.diagnoses import public_reference
@@ -258,7 +259,7 @@ class _Users:
         return LocalData(self._reference.images[places], self._reference.labels[places])
 
 
-@pytest.mark.parametrize("factor", [0.7, 1.4])
+@pytest.mark.parametrize("factor", some([0.7, 1.4], 0.7))
 def test_a_share_that_was_guessed_wrong_hides_no_fault_and_makes_none_up(
     said_beside_another, factor
 ):
@@ -338,6 +339,7 @@ def test_a_real_run_is_diagnosed_by_the_command(tmp_path, capsys, few_hypotheses
         fedlens.diagnose(run, images=0)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_power_says_beforehand_that_more_users_and_more_budget_see_smaller_shares(
     capsys, few_hypotheses

@@ -42,6 +42,7 @@ def shares():
     return share
 
 
+@pytest.mark.thorough
 def test_a_guessed_share_hides_more_and_half_the_users_are_half_of_them(shares):
     side = {key.replace(".", "__"): value for key, value in SIDE.items()}
     whole, all_on_it = shares(1000), shares(1000, **side, split__share=1.0)

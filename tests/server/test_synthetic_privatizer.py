@@ -167,6 +167,7 @@ def test_a_run_is_the_same_when_it_is_repeated_or_taken_up(tmp_path):
         restored_sampler(config, (1, 28, 28), 20, bare)
 
 
+@pytest.mark.thorough
 def test_a_run_that_its_budget_ends_early_has_a_filter_too(tmp_path):
     config = Config().updated(TINY)
     half = planned_epsilon(config.updated({"tasks.critic.rounds": 1}), 1e-3) * 1.01
