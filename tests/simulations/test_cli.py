@@ -174,7 +174,7 @@ def test_a_mistake_gives_one_clear_line_and_no_traceback(
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("verb", ["resume", "samples", "student", "dashboard"])
+@pytest.mark.parametrize("verb", ["resume", "samples", "student"])
 def test_verbs_over_a_directory_without_a_run_say_so(capsys, tmp_path, verb):
     status, _, errors = run(capsys, verb, tmp_path)
     assert status == 1 and "holds no run" in errors
