@@ -19,6 +19,7 @@ REQUIRED = ("train_images", "train_labels", "test_images", "test_labels")
 SENSITIVE = ("train_sensitive", "test_sensitive")
 CLASSES = "classes"
 OPTIONAL = ("user_ids", CLASSES, *SENSITIVE)
+CHANNELS = (1, 3)
 MOST_CLASSES = 1000
 """A label above is a mistake rather than a class; it would size the networks."""
 
@@ -29,7 +30,7 @@ def load_npz(path: Path) -> Dataset:
     These are both labels, without which no record has one; user_ids; both or none of
     train_sensitive and test_sensitive (the attribute that a privatizer hides); and classes, their
     number: without it the highest label of all records decides, which may be one person's. Images
-    are uint8 [n, h, w] (grey) or [n, c, h, w]; all else is whole numbers. Pickled objects in the
+    are uint8 [n, h, w] (grey), [n, c, h, w] or [n, h, w, c]; all else is whole numbers. Pickled objects in the
     file are refused.
 
     Raises:
@@ -148,11 +149,14 @@ def _images(path: Path, key: str, arrays: dict[str, NDArray[np.generic]]) -> NDA
     if images.dtype != np.uint8 or images.ndim not in (3, 4):
         raise DatasetError(
             f"{path}: {key} has type {images.dtype} and shape {images.shape}; give uint8 "
-            "[n, h, w] or [n, channels, h, w] with pixels 0..255, or name it archive:PATH, which "
+            "[n, h, w], [n, channels, h, w] or [n, h, w, channels] with pixels 0..255, or name it archive:PATH, which "
             "converts"
         )
     pixels = images.astype(np.uint8, copy=False)
-    return pixels[:, None] if pixels.ndim == 3 else pixels
+    if pixels.ndim == 3:
+        return pixels[:, None]
+    last = pixels.shape[1] not in CHANNELS and pixels.shape[3] in CHANNELS
+    return np.moveaxis(pixels, 3, 1) if last else pixels
 
 
 def _whole(path: Path, key: str, array: NDArray[np.generic]) -> NDArray[np.int64]:

@@ -145,6 +145,13 @@ def test_grey_images_may_leave_the_channel_out(tmp_path):
     assert data.user_ids is None
 
 
+def test_colour_images_may_have_their_channels_last(tmp_path):
+    sound = arrays()
+    last = {key: np.moveaxis(sound[key], 1, 3) for key, _ in _COUNTS}
+    data = load(saved(tmp_path, **last))
+    np.testing.assert_array_equal(data.train_images, sound["train_images"])
+
+
 _COUNTS = (("train_images", 6), ("test_images", 2))
 
 
