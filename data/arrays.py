@@ -30,8 +30,8 @@ def load_npz(path: Path) -> Dataset:
     These are both labels, without which no record has one; user_ids; both or none of
     train_sensitive and test_sensitive (the attribute that a privatizer hides); and classes, their
     number: without it the highest label of all records decides, which may be one person's. Images
-    are uint8 [n, h, w] (grey), [n, c, h, w] or [n, h, w, c]; all else is whole numbers. Pickled objects in the
-    file are refused.
+    are uint8 [n, h, w] (grey), [n, c, h, w] or [n, h, w, c]; all else is whole numbers. Pickled
+    objects in the file are refused.
 
     Raises:
         DatasetError: when the file or an array is missing, damaged or of the wrong kind.
@@ -149,8 +149,8 @@ def _images(path: Path, key: str, arrays: dict[str, NDArray[np.generic]]) -> NDA
     if images.dtype != np.uint8 or images.ndim not in (3, 4):
         raise DatasetError(
             f"{path}: {key} has type {images.dtype} and shape {images.shape}; give uint8 "
-            "[n, h, w], [n, channels, h, w] or [n, h, w, channels] with pixels 0..255, or name it archive:PATH, which "
-            "converts"
+            "[n, h, w], [n, channels, h, w] or [n, h, w, channels] with pixels 0..255, or name it "
+            "archive:PATH, which converts"
         )
     pixels = images.astype(np.uint8, copy=False)
     if pixels.ndim == 3:
