@@ -311,6 +311,21 @@ class Population:
             lambda n: self._why_not(replace(event, count=event.count * n), purpose) is None, most
         )
 
+    def runs_left(self, events: Sequence[Event], most: int = MOST_ROUNDS) -> int:
+        """How many more times all of ``events`` together fit, if no other run spends; ≤ ``most``.
+
+        Raises:
+            PopulationError: one is of another unit.
+        """
+        for event in events:
+            self._check(event)
+
+        def fits(runs: int) -> bool:
+            more = [replace(event, count=event.count * runs) for event in events]
+            return self._fitting(more) == len(more)
+
+        return most_that(fits, most) if events else 0
+
     def affordable(self, events: Sequence[Event], users: str = "") -> int:
         """How many of ``events``, one after another, the budget allows, if no other run spends.
 

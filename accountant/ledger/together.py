@@ -100,14 +100,16 @@ class LedgersTogether:
         account.compose(event)
         return account.epsilon(delta)
 
-    def rounds_left(self, event: Event, epsilon: float, delta: float) -> int:
-        """How many more releases of ``event`` keep ε at δ within a budget."""
+    def runs_left(self, events: Sequence[Event], epsilon: float, delta: float) -> int:
+        """How many more times all of ``events`` together keep ε at δ within a budget."""
 
-        def fits(rounds: int) -> bool:
-            more = replace(event, count=event.count * rounds)
-            return not self._account.would_exceed(more, epsilon=epsilon, delta=delta)
+        def fits(runs: int) -> bool:
+            account = copy.deepcopy(self._account)
+            for event in events:
+                account.compose(event, runs)
+            return account.epsilon(delta).epsilon <= epsilon
 
-        return most_that(fits)
+        return most_that(fits) if events else 0
 
     def shares(self, delta: float) -> tuple[Share, ...]:
         """What each run with an entry has spent by itself, in the order of the ledgers."""
