@@ -377,7 +377,7 @@ def _audited(report: Report) -> Answer:
     if not lines:
         return Answer(
             question,
-            "Nothing yet: `fedlens audit RUN_DIR` sends invented users through the same code.",
+            "Nothing yet. The command fedlens audit sends invented users through the same code.",
             (),
             WARN,
         )

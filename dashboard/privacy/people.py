@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import date
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
@@ -51,7 +52,7 @@ class People:
         """What people call it, with its kind."""
         if self.population:
             return f"Population {self.name}"
-        return f"Run {self.name}" if self.alone else f"Run {self.name} with what belongs to it"
+        return f"Run {self.name}" if self.alone else f"Run {self.name} and what belongs to it"
 
 
 def header_of(folder: Path) -> Mapping[str, Any]:
@@ -124,14 +125,20 @@ def _group_of(run_id: str, known: Mapping[str, RunRecord], roots: Mapping[str, s
 def _people(
     group: str, ids: list[str], known: Mapping[str, RunRecord], folders: Mapping[str, Path]
 ) -> People | None:
-    runs = sorted((known[one] for one in ids if one in known), key=lambda run: run.created_at)
+    runs = sorted((known[one] for one in ids if one in known), key=_age)
     if not runs:
         return None  # folders beside the store that it knows nothing of
-    here = {one: folders[one] for one in ids if one in folders}
+    order = dict.fromkeys((*(run.run_id for run in runs), *ids))
+    here = {one: folders[one] for one in order if one in folders}
     if group.startswith(":"):
         named = group[1:]
         return People(population_key(named), Path(named).name, tuple(runs), here, named)
     return People(group, known[group].name if group in known else group, tuple(runs), here)
+
+
+def _age(run: RunRecord) -> tuple[date, bool, str]:
+    """Days are all that is known of when a run began; a probe comes after what it asked."""
+    return run.created_at, run.config.get("schedule") == "probe", run.name
 
 
 def population_key(named: str) -> str:

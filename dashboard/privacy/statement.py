@@ -75,6 +75,8 @@ def as_html(report: Report) -> str:
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 8.27, 11.69, 0.9, 0.9, 0.8
 """Of A4 and its margins, in inches."""
 LINE, SIZE = 0.175, 9.0
+FONT = "DejaVu Sans"
+"""It comes with the library, so that the file is the same on each machine."""
 NAMES = 1.55
 """Inches that names of facts take."""
 _COLUMNS, _FACT_COLUMNS = 100, 78
@@ -103,8 +105,7 @@ def as_pdf(report: Report) -> bytes:
     made = io.BytesIO()
     pages = list(_pages(_lines(report)))
     known = {"Title": visible(title_of(report)), "Creator": "fedlens", "CreationDate": None}
-    fonts = {"pdf.fonttype": 42, "font.family": "DejaVu Sans"}
-    with rc_context(fonts), PdfPages(made, metadata=known) as file:
+    with rc_context({"pdf.fonttype": 42}), PdfPages(made, metadata=known) as file:
         for number, lines in enumerate(pages, start=1):
             foot = f"{title_of(report)} · page {number} of {len(pages)}"
             file.savefig(_drawn(lines, foot))
@@ -180,4 +181,13 @@ def _put(
     colour: str = "#17212d",
 ) -> None:
     weight = "bold" if bold else "normal"
-    figure.text(left / WIDTH, high, said, size=size, weight=weight, color=colour, parse_math=False)
+    figure.text(
+        left / WIDTH,
+        high,
+        said,
+        size=size,
+        weight=weight,
+        color=colour,
+        family=FONT,
+        parse_math=False,
+    )

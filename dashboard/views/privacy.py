@@ -65,14 +65,14 @@ def _listed(people: list[People], open_requests: dict[str, int]) -> None:
 def _row(people: People, waiting: int) -> str:
     total = total_of(people)
     budget = "none" if total.budget is None else f"ε ≤ {epsilon_text(total.budget)}"
-    used = "–" if total.used is None else percentage(total.used)
     kind = "bad" if (total.used or 0) > 1 else ""
+    used = "–" if total.used is None else tag(percentage(total.used), kind)
     return (
         f'<tr><td><a href="privacy?{PARAMETER}={quote(people.key)}" target="_self">'
         f"{text(people.title())}</a></td>"
         f"<td>DP ε {text(epsilon_text(total.epsilon))} (δ {text(delta_text(total.delta))}); "
         f"BDP ε {text(epsilon_text(total.bayesian))} (δ {text(delta_text(total.bayesian_delta))})"
-        f"</td><td>{text(budget)}</td><td>{tag(used, kind)}</td>"
+        f"</td><td>{text(budget)}</td><td>{used}</td>"
         f"<td>{tag(waiting, 'found') if waiting else '–'}</td></tr>"
     )
 
@@ -97,10 +97,11 @@ def _meter(report: Report) -> str:
     if used is None:
         return ""
     shown, mark = min(100.0, 100 * used), 100 * report.rule.warn_at
-    said = f"{percentage(used)} of the budget used; warns from {report.rule.warn_at:.0%} on"
+    warns = f"warns from {report.rule.warn_at:.0%} on"
+    said = f"{percentage(used)} of the budget used; {warns}"
     return (
         f'<div class="budget" role="img" aria-label="{text(said)}"><i style="width:{shown:.1f}%">'
-        f'</i><b style="left:{mark:.1f}%"></b></div><p class="quiet">{text(said)}</p>'
+        f'</i><b style="left:{mark:.1f}%"></b></div><p class="quiet">The mark {text(warns)}.</p>'
     )
 
 

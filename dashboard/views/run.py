@@ -73,11 +73,8 @@ def _hint(run: RunRecord) -> None:
     put_link("diagnosis", "See the evidence, and what could not have been seen", run=run.run_id)
 
 
-def _in_total(run: RunRecord) -> bool:
-    """The binding figure of all that was spent of the same people, where it is more than this run.
-
-    Whether there is one.
-    """
+def _in_total(run: RunRecord) -> None:
+    """The binding figure of all that was spent of the same people, where that is not this run."""
     total = Totals().beyond(run)
     if total is not None:
         budget = "" if total.budget is None else f" of ε ≤ {epsilon_text(total.budget)}"
@@ -89,14 +86,13 @@ def _in_total(run: RunRecord) -> bool:
             f'<p class="quiet">This binds. BDP ε {text(epsilon_text(total.bayesian))} sound at '
             f"δ = {text(delta_text(total.bayesian_delta))}. Below: this run by itself.</p>"
         )
-    put_link("privacy", "What it was spent on, and what is left", run=run.run_id)
-    return total is not None
+    put_link("privacy", "What was spent in total, and what is left", run=run.run_id)
 
 
 def _figures(run: RunRecord, rounds: list[RoundRecord]) -> None:
     """DP first, for it binds for everybody, its Bayesian companion beside it; others on demand."""
     last = rounds[-1] if rounds else None
-    part = " of this run" if _in_total(run) else ""
+    _in_total(run)
     done, dp, bayesian = st.columns(3)
     done.metric("Rounds", f"{last.round if last else 0} / {run.rounds_planned}", border=True)
     if last is None:
@@ -105,9 +101,7 @@ def _figures(run: RunRecord, rounds: list[RoundRecord]) -> None:
     budget = budget_of(run)
     for column, one in zip((dp, bayesian), all_of_them, strict=False):
         column.metric(
-            f"{one.name}{part} (δ = {delta_text(one.delta)})",
-            epsilon_text(one.epsilon),
-            border=True,
+            f"{one.name} (δ = {delta_text(one.delta)})", epsilon_text(one.epsilon), border=True
         )
     if budget > 0 and math.isfinite(all_of_them[0].epsilon):
         share = min(1.0, all_of_them[0].epsilon / budget)
