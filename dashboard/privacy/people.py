@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from functools import lru_cache
@@ -22,7 +22,7 @@ from fedlens.dashboard.access.session import all_runs, store_url
 from fedlens.dashboard.faults import panel
 from fedlens.store import RunRecord
 
-POPULATION = "privacy.population"
+POPULATION, MODEL = "privacy.population", "tasks.probe.model"
 SHOWN_HASH = 16
 _PROBE = re.compile(r"(?P<of>.+)-probe-\d+")
 _LONGEST_HEADER = 1 << 26
@@ -82,10 +82,9 @@ def list_people(runs: Iterable[RunRecord], folders: Mapping[str, Path]) -> list[
         folders: of runs by id, those too that no store knows.
     """
     known = {run.run_id: run for run in runs}
-    roots = _roots(known, folders)
     named: dict[str, list[str]] = {}
-    for run_id in [*known, *(one for one in folders if one not in known)]:
-        named.setdefault(_group_of(run_id, known, roots), []).append(run_id)
+    for run_id, group in _groups(known, folders).items():
+        named.setdefault(group, []).append(run_id)
     found = [
         people
         for group, ids in named.items()
@@ -95,31 +94,46 @@ def list_people(runs: Iterable[RunRecord], folders: Mapping[str, Path]) -> list[
     return sorted(newest, key=lambda one: not one.population)
 
 
-def _roots(known: Mapping[str, RunRecord], folders: Mapping[str, Path]) -> dict[str, str]:
-    """By run id: the run whose users it asked, or that it builds on, where there is one."""
+def _groups(known: Mapping[str, RunRecord], folders: Mapping[str, Path]) -> dict[str, str]:
+    """Each run's group: a population as it is named, behind a colon; or the run it begins with."""
+    alone = {one: one for one in (*known, *folders) if not _named_population(known.get(one))}
+
+    def first(one: str) -> str:
+        while alone[one] != one:
+            one = alone[one]
+        return one
+
+    for child, parent in _links(known, folders):
+        if child in alone and parent in alone:
+            alone[first(child)] = first(parent)
+    return {
+        one: first(one) if one in alone else _named_population(known.get(one))
+        for one in (*known, *folders)
+    }
+
+
+def _named_population(run: RunRecord | None) -> str:
+    named = "" if run is None else str(run.config.get(POPULATION) or "")
+    return f":{named}" if named else ""
+
+
+def _links(
+    known: Mapping[str, RunRecord], folders: Mapping[str, Path]
+) -> Iterator[tuple[str, str]]:
+    """Runs with others about the same people: whom they asked, what they build on, whose network.
+
+    A population counts all of this by itself.
+    """
     by_folder = {folder.absolute(): run_id for run_id, folder in folders.items()}
-    roots = {}
     for run_id, folder in folders.items():
         beside = _PROBE.fullmatch(folder.name)
         if beside is not None:
-            roots[run_id] = by_folder.get(folder.absolute().with_name(beside["of"]), "")
+            yield run_id, by_folder.get(folder.absolute().with_name(beside["of"]), "")
+        if run_id in known and (model := str(known[run_id].config.get(MODEL) or "")):
+            yield run_id, by_folder.get(Path(model), "")
         prior = header_of(folder).get(HEADER)
         if isinstance(prior, dict) and not prior.get("other_people"):
-            roots[run_id] = str(prior.get("run_id", ""))
-    return {one: root for one, root in roots.items() if root in known or root in folders}
-
-
-def _group_of(run_id: str, known: Mapping[str, RunRecord], roots: Mapping[str, str]) -> str:
-    """A population as it is named, behind a colon; or the run that all others begin with."""
-    seen = {run_id}
-    while True:
-        run = known.get(run_id)
-        if run is not None and (named := str(run.config.get(POPULATION) or "")):
-            return f":{named}"
-        run_id = roots.get(run_id, run_id)
-        if run_id in seen:
-            return run_id
-        seen.add(run_id)
+            yield run_id, str(prior.get("run_id", ""))
 
 
 def _people(

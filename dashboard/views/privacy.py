@@ -16,6 +16,7 @@ from fedlens.dashboard.access.session import (
     all_runs,
     choose_page,
     home,
+    name_page,
     pick,
     plain_errors,
 )
@@ -257,7 +258,9 @@ def render() -> None:
         by_key = {one.key: one for one in people}
         if len(people) > 1:
             _listed(people, waiting)
-        _shown(pick("Whose privacy", by_key, lambda one: one.title(), PARAMETER))
+        whose = pick("Whose privacy", by_key, lambda one: one.title(), PARAMETER)
+        name_page("Privacy", whose.title())
+        _shown(whose)
         jobs = probes.probes().count_open()
         if jobs:
             _watch(jobs)

@@ -19,6 +19,7 @@ from fedlens.accountant.dp.differential import DifferentialAccountant
 from fedlens.accountant.events import Event, SubsampledGaussian
 from fedlens.accountant.ledger.ledger import Ledger
 from fedlens.accountant.ledger.population import Population, PopulationTerms
+from fedlens.accountant.ledger.prior import PriorReleases
 from fedlens.accountant.ledger.together import plan_record
 from fedlens.accountant.probing import probe_event
 from fedlens.dashboard.faults import panel
@@ -228,6 +229,35 @@ def test_a_run_without_its_folder_has_the_figure_of_its_store(
     assert f"DP ε {epsilon_text(4.0 * 3**0.5)}" in shown
     assert "No ledger was found on this machine" in shown
     assert "NOT PRIVATE" in words(open_page("privacy", people="loud"))
+
+
+def test_runs_belong_together_by_what_they_asked_built_on_and_borrowed(
+    store_at: tuple[str, Store], tmp_path: Path
+) -> None:
+    store = store_at[1]
+    first = add_ledger(tmp_path / "first", "first", [ROUND])
+    prior = PriorReleases.of(first, other_people=False).to_json()
+    others = PriorReleases.of(first, other_people=True).to_json()
+    add_ledger(tmp_path / "second", "second", [ROUND], builds_on=prior)
+    add_ledger(tmp_path / "apart", "apart", [ROUND], builds_on=others)
+    add_ledger(tmp_path / "lender", "lender", [ROUND])
+    for name, settings in (
+        ("first", {}),
+        ("second", {}),
+        ("apart", {}),
+        ("lender", {}),
+        ("second-probe-1", {"tasks.probe.model": str(tmp_path / "lender"), "schedule": "probe"}),
+    ):
+        add_run(store, name, config=settings)
+    add_ledger(tmp_path / "second-probe-1", "second-probe-1", [PROBE])
+    folders = {run.run_id: tmp_path / run.run_id for run in store.runs()}
+    found = {
+        frozenset(run.run_id for run in one.runs) for one in list_people(store.runs(), folders)
+    }
+    assert found == {
+        frozenset({"first", "second", "second-probe-1", "lender"}),
+        frozenset({"apart"}),
+    }
 
 
 def test_audits_are_listed_with_their_day_and_an_alarm_is_red(
