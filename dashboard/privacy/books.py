@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -305,9 +306,10 @@ def _held_against(population: Population | None, chain: Chain) -> Chain:
 
 
 def _why(error: Exception) -> str:
+    """What is wrong, without saying where on this machine the files lie."""
     if isinstance(error, OSError):
         return f"it cannot be read: {error.strerror}"
-    return str(getattr(error, "problem", error))
+    return _FOLDERS.sub("", str(getattr(error, "problem", error)))
 
 
 def total_of(people: People) -> PrivacyTotal:
@@ -321,6 +323,7 @@ def total_of(people: People) -> PrivacyTotal:
     return _total(people.key, statuses, tuple(_stamp(path) for path in paths), _Unkeyed(people))
 
 
+_FOLDERS = re.compile(r"(?<!\S)/(?:[^\s/]+/)+")
 ENDED = ("finished", "stopped-by-budget")
 
 
