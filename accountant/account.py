@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import get_args
 
 from fedlens.accountant.bayesian.fixed_order import FixedOrderFilter
@@ -115,6 +115,11 @@ class Account:
         The answer depends on releases alone, so stopping on it reveals nothing.
         """
         return self._filter is not None and self._filter.forbids(event)
+
+    @property
+    def schedule(self) -> Mapping[Event, int]:
+        """Each different event that was booked, with how often."""
+        return dict(self._schedule)
 
     def spending(self) -> Spending:
         """Both accountants' figures so far; asking again costs nothing."""

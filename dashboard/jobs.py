@@ -244,6 +244,10 @@ class Jobs(Generic[Key, SomeJob]):
         """The job of this key, while it is under way or after it came to nothing."""
         return self._jobs.get(key)
 
+    def count_open(self) -> int:
+        """How many are under way or wait."""
+        return sum(not one.over for one in list(self._jobs.values()))
+
     def cancel(self, key: Key, by: str) -> bool:
         """End a job, running or not yet; whether there was one to end.
 

@@ -55,6 +55,7 @@ from fedlens.store.records import (
     StoredSample,
 )
 from fedlens.store.reviews import Adjudication, AnnotatorRecord, FinalLabel, GivenAnswer
+from fedlens.store.spending import RequestStatus, SpendingRequest, SpendingRule, StoredRequest
 from fedlens.store.store import Store, open_store
 from fedlens.store.tags import TagEntry
 from fedlens.store.upgrades import StoreStatus, check, upgrade

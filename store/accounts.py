@@ -30,19 +30,22 @@ from fedlens.store.schema import UserTable
 from fedlens.store.schema_team import AccountTable, LogTable, SignInTable
 from fedlens.store.transactions import Transactions
 
-Role = Literal["viewer", "annotator", "reviewer", "engineer", "admin"]
-Permission = Literal["look", "annotate", "review", "manage", "administer"]
+Role = Literal["viewer", "annotator", "reviewer", "engineer", "officer", "admin"]
+Permission = Literal["look", "annotate", "review", "manage", "approve", "administer"]
 ROLES: tuple[Role, ...] = get_args(Role)
 PERMISSIONS: Mapping[Role, frozenset[Permission]] = {
     "viewer": frozenset({"look"}),
     "annotator": frozenset({"annotate"}),
     "reviewer": frozenset({"look", "annotate", "review"}),
     "engineer": frozenset({"look", "annotate", "review", "manage"}),
+    "officer": frozenset({"look", "approve"}),
     "admin": frozenset({"look", "annotate", "review", "manage", "administer"}),
 }
 """What each role may do. ``look``: see runs and samples. ``annotate``: label what is served.
-``review``: see all answers, decide, export. ``manage``: make projects, draw more samples.
-``administer``: accounts and the log. Annotators do not look: figures would sway them."""
+``review``: see all answers, decide, export. ``manage``: make projects, draw more samples, ask
+probes. ``approve``: say from which cost on an officer is asked, and decide what then waits; no role
+that spends has it. ``administer``: accounts and the log. Annotators do not look: figures would sway
+them."""
 
 SHORTEST_PASSWORD = 10
 LONGEST_PASSWORD = 1000
@@ -98,7 +101,7 @@ class AccountMethods(Transactions):
             user_id = ensure_user(session, name)
             row = AccountTable(user_id=user_id, role=role, password=hashed, disabled=False)
             session.add(row)
-            _log(session, actor, "account added", f"{name} ({role})")
+            log_entry(session, actor, "account added", f"{name} ({role})")
             return Member(user_id=user_id, name=name, role=role)
 
     def accounts(self) -> list[Member]:
@@ -119,7 +122,7 @@ class AccountMethods(Transactions):
             if role != "admin":
                 _require_other_admin(session, row, name)
             row.role = role
-            _log(session, actor, "role changed", f"{name} ({role})")
+            log_entry(session, actor, "role changed", f"{name} ({role})")
 
     def set_disabled(self, name: str, disabled: bool, *, actor: str) -> None:
         """Shut an account out, its sessions too, or let it in again; its answers stay.
@@ -134,7 +137,7 @@ class AccountMethods(Transactions):
             row.disabled = disabled
             if disabled:
                 session.execute(delete(SignInTable).where(SignInTable.user_id == row.user_id))
-            _log(session, actor, "account disabled" if disabled else "account enabled", name)
+            log_entry(session, actor, "account disabled" if disabled else "account enabled", name)
 
     def set_password(self, name: str, password: str, *, actor: str) -> None:
         """Give an account another password and end its sessions."""
@@ -143,7 +146,7 @@ class AccountMethods(Transactions):
             row = _by_name(session, name)
             row.password = hashed
             session.execute(delete(SignInTable).where(SignInTable.user_id == row.user_id))
-            _log(session, actor, "password changed", name)
+            log_entry(session, actor, "password changed", name)
 
     def check_password(self, name: str, password: str) -> Member | None:
         """The account, if name and password are right and it is not disabled.
@@ -167,7 +170,7 @@ class AccountMethods(Transactions):
             if row is None:
                 row = AccountTable(user_id=user_id, role="admin", password=None, disabled=False)
                 session.add(row)
-                _log(session, "access token", "account added", f"{name} (admin)")
+                log_entry(session, "access token", "account added", f"{name} (admin)")
                 session.flush()
             return _account(row, name)
 
@@ -180,7 +183,7 @@ class AccountMethods(Transactions):
             end = now + timedelta(seconds=seconds)
             row = SignInTable(token_sha256=_digest(token), user_id=account.user_id, expires_at=end)
             session.add(row)
-            _log(session, account.name, "signed in", "")
+            log_entry(session, account.name, "signed in", "")
         return token
 
     def signed_in(self, token: str) -> Member | None:
@@ -203,14 +206,14 @@ class AccountMethods(Transactions):
             if row is not None:
                 user = session.get(UserTable, row.user_id)
                 session.delete(row)
-                _log(session, "" if user is None else user.name, "signed out", "")
+                log_entry(session, "" if user is None else user.name, "signed out", "")
 
     def sign_out_everywhere(self, name: str, *, actor: str) -> None:
         """End all sessions of an account."""
         with self._writing() as session:
             row = _by_name(session, name)
             session.execute(delete(SignInTable).where(SignInTable.user_id == row.user_id))
-            _log(session, actor, "signed out everywhere", name)
+            log_entry(session, actor, "signed out everywhere", name)
 
     def log_refusal(self, actor: str, name: str) -> None:
         """Note once a day that someone was refused under an account's name.
@@ -233,7 +236,7 @@ class AccountMethods(Transactions):
     def log(self, actor: str, action: str, subject: str = "") -> None:
         """Add to what has been done, by day."""
         with self._writing() as session:
-            _log(session, actor, action, subject)
+            log_entry(session, actor, action, subject)
 
     def log_entries(self, limit: int = 500) -> list[LogEntry]:
         """What has been done, the last first."""
@@ -280,7 +283,8 @@ def _account(row: AccountTable, name: str) -> Member:
     return Member(user_id=row.user_id, name=name, role=role, disabled=row.disabled)
 
 
-def _log(session: Session, actor: str, action: str, subject: str) -> None:
+def log_entry(session: Session, actor: str, action: str, subject: str) -> None:
+    """Add to what people did, in a transaction of theirs."""
     session.add(LogTable(day=today(), actor=actor, action=action, subject=subject))
 
 

@@ -19,6 +19,7 @@ from fedlens.store.reviews import ReviewMethods
 from fedlens.store.runs import RunMethods
 from fedlens.store.sample_answers import SampleAnswerMethods
 from fedlens.store.samples import SampleMethods
+from fedlens.store.spending import SpendingMethods
 from fedlens.store.tags import TagMethods
 from fedlens.store.upgrades import head, require_current, upgrade
 
@@ -64,6 +65,7 @@ class Store(
     QueueMethods,
     AccountMethods,
     FindingMethods,
+    SpendingMethods,
     TagMethods,
 ):
     """Runs, releases, generated samples and labels. Made by :func:`open_store`.

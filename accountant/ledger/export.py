@@ -18,7 +18,7 @@ from typing import Any
 from fedlens.accountant.events import Event
 from fedlens.accountant.ledger.ledger import Ledger
 from fedlens.accountant.ledger.population import Population
-from fedlens.accountant.ledger.prior import PriorReleases
+from fedlens.accountant.ledger.together import LedgersTogether
 from fedlens.accountant.statement import Spending, statement
 from fedlens.foundation.json_values import json_value
 
@@ -108,10 +108,8 @@ def _population_record(population: Population) -> dict[str, Any]:
 
 
 def _counted(ledger: Ledger) -> list[Event]:
-    """All that the run's figures are of: what it builds on cost, and its own entries."""
-    prior = PriorReleases.in_header(ledger.header)
-    own = [entry.event for entry in ledger.entries]
-    return own if prior is None else [*prior.counted, *own]
+    """All that the run's figures are of: what it builds on, its own entries and the plan's rest."""
+    return LedgersTogether([ledger]).events
 
 
 def _mechanisms(events: Iterable[Event]) -> list[dict[str, Any]]:

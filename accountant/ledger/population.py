@@ -33,7 +33,13 @@ from fedlens.accountant.events import Event
 from fedlens.accountant.ledger.high_water import HighWaterMark
 from fedlens.accountant.ledger.ledger import Ledger, LedgerEntry, LedgerError
 from fedlens.accountant.ledger.prior import PriorReleases
-from fedlens.accountant.ledger.spending import PopulationSpending, Share, share_of
+from fedlens.accountant.ledger.spending import (
+    MOST_ROUNDS,
+    PopulationSpending,
+    Share,
+    most_that,
+    share_of,
+)
 from fedlens.accountant.ledger.terms import LEDGER, PopulationError, PopulationTerms, ledger_in
 from fedlens.accountant.wording import percentage, shown
 from fedlens.foundation.errors import ExitStatus, FedlensError
@@ -247,16 +253,17 @@ class Population:
                 "on in the folder that has all entries"
             )
 
-    def spent(self, users: str = "") -> Bound:
-        """ε at the terms' δ of all grants, as far as this process has read them.
+    def spent(self, users: str = "", delta: float = 0.0) -> Bound:
+        """ε at δ of all grants, as far as this process has read them.
 
         It presumes that no run's settings were chosen by an earlier release. Without that the
         terms' ε holds, and nothing less: see `share_spent`.
 
         Args:
             users: slice whose users are meant; empty for those who have spent most.
+            delta: δ; 0 for the terms' own.
         """
-        return self._account.epsilon(users)
+        return self._account.epsilon(users, delta)
 
     def spent_after(self, event: Event, users: str = "") -> Bound:
         """What `spent` would be after a release about some users."""
@@ -288,25 +295,36 @@ class Population:
         """`share_spent` in words, rounded up."""
         return percentage(self.share_spent(users))
 
-    def rounds_left(self, event: Event, most: int = 10**6) -> int:
+    def rounds_left(self, event: Event, most: int = MOST_ROUNDS, purpose: str = "") -> int:
         """How many more rounds of ``event`` the budget allows, if no other run spends; ≤ ``most``.
+
+        Args:
+            event: one round.
+            most: how many are looked for.
+            purpose: what they are for: there may be less for probes.
 
         Raises:
             PopulationError: the event is of another unit.
         """
         self._check(event)
+        return most_that(
+            lambda n: self._why_not(replace(event, count=event.count * n), purpose) is None, most
+        )
 
-        def fits(rounds: int) -> bool:
-            return self._why_not(replace(event, count=event.count * rounds)) is None
+    def runs_left(self, events: Sequence[Event], most: int = MOST_ROUNDS) -> int:
+        """How many more times all of ``events`` together fit, if no other run spends; ≤ ``most``.
 
-        low, high = 0, 1
-        while high <= most and fits(high):
-            low, high = high, 2 * high
-        high = min(high, most + 1)
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if fits(middle) else (low, middle)
-        return low
+        Raises:
+            PopulationError: one is of another unit.
+        """
+        for event in events:
+            self._check(event)
+
+        def fits(runs: int) -> bool:
+            more = [replace(event, count=event.count * runs) for event in events]
+            return self._fitting(more) == len(more)
+
+        return most_that(fits, most) if events else 0
 
     def affordable(self, events: Sequence[Event], users: str = "") -> int:
         """How many of ``events``, one after another, the budget allows, if no other run spends.

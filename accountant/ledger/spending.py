@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from fedlens.accountant.bounds import Bound
@@ -30,6 +30,8 @@ from fedlens.accountant.events import Event, PricedMechanism, SubsampledGaussian
 from fedlens.accountant.ledger.chain import LedgerEntry
 from fedlens.accountant.ledger.terms import PopulationTerms
 
+MOST_ROUNDS = 10**6
+"""As many rounds are looked for at most where it is asked how many a budget pays for."""
 PROBE = "probe"
 """Purpose of the entries that a population's limit on probes is about."""
 SPLIT = "split:"
@@ -97,10 +99,16 @@ class PopulationSpending:
         }
         return max(0, spent[side] + event.count * count - max(spent.values()))
 
-    def epsilon(self, users: str = "") -> Bound:
-        """ε at the terms' δ of the users of a slice; of the most expensive where none is named."""
+    def epsilon(self, users: str = "", delta: float = 0.0) -> Bound:
+        """ε of the users of a slice; of the most expensive where none is named.
+
+        Args:
+            users: the slice.
+            delta: δ; 0 for the terms' own.
+        """
+        at = delta or self._terms.delta
         return max(
-            (account.epsilon(self._terms.delta) for account in self._of(self.apart(users))),
+            (account.epsilon(at) for account in self._of(self.apart(users))),
             key=lambda bound: bound.epsilon,
         )
 
@@ -138,6 +146,18 @@ class PopulationSpending:
         )
 
 
+def most_that(fits: Callable[[int], bool], most: int = MOST_ROUNDS) -> int:
+    """The largest number up to ``most`` that fits, where all smaller ones do; 0 for none."""
+    low, high = 0, 1
+    while high <= most and fits(high):
+        low, high = high, 2 * high
+    high = min(high, most + 1)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
 def _of_all(event: Event) -> Event:
     """A release in which everybody takes part, which costs no less.
 
@@ -164,6 +184,10 @@ class Share:
     """ε at the population's δ, had there been no other run. Such figures do not add up to ε."""
     last: str
     """The day on which the process began that was granted the last of them: ISO 8601, UTC."""
+    purposes: tuple[str, ...] = ()
+    """What they were for, each once, the first first."""
+    users: tuple[str, ...] = ()
+    """The slices that they were about; empty for everyone."""
 
 
 def share_of(run: str, entries: Sequence[LedgerEntry], delta: float) -> Share:
@@ -177,4 +201,6 @@ def share_of(run: str, entries: Sequence[LedgerEntry], delta: float) -> Share:
         rounds=len({entry.round for entry in entries}),
         alone=account.epsilon(delta),
         last=entries[-1].at,
+        purposes=tuple(dict.fromkeys(entry.purpose for entry in entries)),
+        users=tuple(dict.fromkeys(entry.users for entry in entries if entry.users)),
     )

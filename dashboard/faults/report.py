@@ -34,6 +34,12 @@ STATUS: Mapping[FindingStatus, tuple[str, str]] = {
 """For each status its word and colour."""
 
 
+ON_TOP = (
+    "What other runs and probes have spent of the same users comes on top: the dashboard's page "
+    "Privacy has the total."
+)
+
+
 def moment(at: datetime) -> str:
     """A time, to the minute."""
     return f"{at:%Y-%m-%d %H:%M} UTC"
@@ -261,7 +267,7 @@ def _privacy_card(store: Store, run: RunRecord) -> str:
     warning = "" if run.private else f"<p><b>{NOT_PRIVATE}.</b> {text(NOT_PRIVATE_MEANING)}</p>"
     return (
         '<p class="over">Privacy</p><h3>What the run has cost, for anyone and for people like '
-        f"those enrolled</h3>{warning}{figures}<p>{text(run.guarantee)}</p>"
+        f"those enrolled</h3>{warning}{figures}<p>{text(run.guarantee)}</p><p>{text(ON_TOP)}</p>"
         f"<p>{_bold(ASSUMPTIONS)}</p>"
     )
 

@@ -8,6 +8,7 @@ import streamlit as st
 
 from fedlens.dashboard.access.session import store
 from fedlens.dashboard.faults import panel
+from fedlens.dashboard.privacy.books import PrivacyTotal
 from fedlens.dashboard.samples import images
 from fedlens.dashboard.samples.batches import KINDS, batch_identity, drop_damaged, rank_batches
 from fedlens.dashboard.samples.filters import classes_of
@@ -35,9 +36,17 @@ WIDEST = 340
 """Pixels of the picture: of larger samples it holds fewer classes, and all of their pixels."""
 
 
-def render_run_card(run: RunRecord, last: RoundRecord | None) -> None:
-    """Put one run on the page; ``last`` is its latest round."""
-    put_card(_inner(run, last), _kind(run))
+def render_run_card(
+    run: RunRecord, last: RoundRecord | None, total: PrivacyTotal | None = None
+) -> None:
+    """Put one run on the page.
+
+    Args:
+        run: the run.
+        last: its latest round.
+        total: what was spent of its users in total, where the run's own figures are not all of it.
+    """
+    put_card(_inner(run, last, total), _kind(run))
     with st.container(horizontal=True, gap="small", key=f"links-{run.run_id}"):
         for page, label in LINKS.items():
             put_link(page, label, about=f"{label}: {plain(run.name)}", run=run.run_id)
@@ -48,7 +57,7 @@ def _kind(run: RunRecord) -> str:
     return "found" if answer is not None and answer.fits and answer.findings else ""
 
 
-def _inner(run: RunRecord, last: RoundRecord | None) -> str:
+def _inner(run: RunRecord, last: RoundRecord | None, total: PrivacyTotal | None) -> str:
     done = last.round if last else 0
     return (
         f'<div class="runcard">{_samples(run)}<div><div class="name">{text(run.name)}</div>'
@@ -56,7 +65,7 @@ def _inner(run: RunRecord, last: RoundRecord | None) -> str:
         f'<div class="meter" role="img" aria-label="round {done} of {run.rounds_planned}">'
         f'<i style="width:{100 * done / max(1, run.rounds_planned):.0f}%"></i></div>'
         f'<p class="line num">Round {done} of {run.rounds_planned}{_stop(run)}</p>'
-        f'<p class="num">{_cost(last)}</p>'
+        f'<p class="num">{_cost(last) if total is None else _in_total(run, last, total)}</p>'
         f'<p class="line">{text(run.data_name)} · {run.users:,} users · {run.created_at:%Y-%m-%d}'
         f" · {text(run.run_id[:12])}</p></div></div>"
     )
@@ -103,6 +112,18 @@ def _cost(last: RoundRecord | None) -> str:
         f'<span class="quiet">(δ {text(delta_text(dp.delta))}, any person) · '
         f"BDP ε {text(epsilon_text(sound.epsilon))} sound (δ {text(delta_text(sound.delta))}, "
         "people like those enrolled)</span>"
+    )
+
+
+def _in_total(run: RunRecord, last: RoundRecord | None, total: PrivacyTotal) -> str:
+    """The binding figure of all that was spent of the same people, with the run's own behind it."""
+    own = "" if last is None else f"; this run by itself DP ε {epsilon_text(last.dp_epsilon)}"
+    return (
+        f'<a href="privacy?run={quote(run.run_id)}" target="_self"><b>DP ε '
+        f"{text(epsilon_text(total.epsilon))} in total</b></a> "
+        f'<span class="quiet">(δ {text(delta_text(total.delta))}, any person) · BDP ε '
+        f"{text(epsilon_text(total.bayesian))} sound (δ {text(delta_text(total.bayesian_delta))}, "
+        f"people like those enrolled){text(own)}</span>"
     )
 
 

@@ -7,9 +7,11 @@ import math
 
 import streamlit as st
 
+from fedlens.accountant.wording import percentage
 from fedlens.dashboard.access.account import account, require
 from fedlens.dashboard.access.session import all_runs, pick_run, plain_errors, store
 from fedlens.dashboard.faults import panel
+from fedlens.dashboard.privacy.books import Totals, budget_of
 from fedlens.dashboard.samples import progress_strip
 from fedlens.dashboard.summary import audits, charts, ledger_table
 from fedlens.dashboard.summary.badges import privacy_warning, run_badges
@@ -20,13 +22,6 @@ from fedlens.dashboard.widgets.pages import DashboardPage, put_link
 from fedlens.store import RoundRecord, RunRecord
 
 REFRESH_SECONDS = 3
-BUDGET_SETTING = "privacy.epsilon_budget"
-
-
-def budget_of(run: RunRecord) -> float:
-    """The DP ε at which the run stops; 0 for none."""
-    value = run.config.get(BUDGET_SETTING, 0.0)
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0.0
 
 
 def about(run: RunRecord) -> str:
@@ -78,9 +73,26 @@ def _hint(run: RunRecord) -> None:
     put_link("diagnosis", "See the evidence, and what could not have been seen", run=run.run_id)
 
 
+def _in_total(run: RunRecord) -> None:
+    """The binding figure of all that was spent of the same people, where that is not this run."""
+    total = Totals().beyond(run)
+    if total is not None:
+        budget = "" if total.budget is None else f" of ε ≤ {epsilon_text(total.budget)}"
+        used = "" if total.used is None else f", {percentage(total.used)} used"
+        put_card(
+            '<p class="over">Spent in total of these users</p>'
+            f'<p class="big num">DP ε {text(epsilon_text(total.epsilon))}<span class="quiet">'
+            f"{text(budget)} at δ = {text(delta_text(total.delta))}{text(used)}</span></p>"
+            f'<p class="quiet">This binds. BDP ε {text(epsilon_text(total.bayesian))} sound at '
+            f"δ = {text(delta_text(total.bayesian_delta))}. Below: this run by itself.</p>"
+        )
+    put_link("privacy", "What was spent in total, and what is left", run=run.run_id)
+
+
 def _figures(run: RunRecord, rounds: list[RoundRecord]) -> None:
     """DP first, for it binds for everybody, its Bayesian companion beside it; others on demand."""
     last = rounds[-1] if rounds else None
+    _in_total(run)
     done, dp, bayesian = st.columns(3)
     done.metric("Rounds", f"{last.round if last else 0} / {run.rounds_planned}", border=True)
     if last is None:

@@ -25,6 +25,7 @@ from fedlens.dashboard.access.workspace import (
     runs_by_store,
 )
 from fedlens.dashboard.faults import panel
+from fedlens.dashboard.privacy.books import PrivacyTotal, Totals
 from fedlens.dashboard.summary import cards
 from fedlens.dashboard.summary.audits import ALARM
 from fedlens.dashboard.summary.badges import STATUS
@@ -52,13 +53,19 @@ LARGEST_EPSILON = 1e300
 LONGEST_NAME = 48
 
 
-def row(run: RunRecord, glance: RunGlance | None, diagnosis: tuple[str, str]) -> dict[str, Any]:
+def row(
+    run: RunRecord,
+    glance: RunGlance | None,
+    diagnosis: tuple[str, str],
+    total: PrivacyTotal | None = None,
+) -> dict[str, Any]:
     """One line of the list.
 
     Args:
         run: whose line it is.
         glance: what its store knows of it in short.
         diagnosis: in words, with its colour.
+        total: what was spent of its users in total, where the run's own figures are not all of it.
     """
     last = None if glance is None else glance.last
     worth = "" if glance is None or glance.worth == "not judged" else glance.worth
@@ -72,7 +79,7 @@ def row(run: RunRecord, glance: RunGlance | None, diagnosis: tuple[str, str]) ->
         "data": _cell(run.data_name),
         "users": _cell(f"{run.users:,}", order=run.users, under=f"per {run.unit}"),
         "rounds": _cell(f"{done} / {run.rounds_planned}", order=done),
-        "epsilon": _spent(last),
+        "epsilon": _spent(last) if total is None else _in_total(total, last),
         "worth": _cell(worth, kind=cards.WORTH.get(worth, "on")),
         "diagnosis": _cell(diagnosis[0], kind=diagnosis[1], page="diagnosis"),
         "status": _cell(words, kind=cards.COLOURS.get(run.status, "good"), under=_doing(run, done)),
@@ -92,6 +99,15 @@ def _spent(last: RoundRecord | None) -> dict[str, Any]:
     said = f"DP {epsilon_text(dp.epsilon)} (δ {delta_text(dp.delta)})"
     under = f"BDP {epsilon_text(sound.epsilon)} sound (δ {delta_text(sound.delta)})"
     return _cell(said, order=min(dp.epsilon, LARGEST_EPSILON), under=under)
+
+
+def _in_total(total: PrivacyTotal, last: RoundRecord | None) -> dict[str, Any]:
+    """The binding figure of all that was spent of the same people, and what the run is of it."""
+    said = f"DP {epsilon_text(total.epsilon)} (δ {delta_text(total.delta)})"
+    bayesian = f"BDP {epsilon_text(total.bayesian)} sound (δ {delta_text(total.bayesian_delta)})"
+    own = "" if last is None else f"; this run DP {epsilon_text(last.dp_epsilon)}"
+    under = f"{bayesian}, in total{own}"
+    return _cell(said, order=min(total.epsilon, LARGEST_EPSILON), under=under)
 
 
 def _flaws(run: RunRecord, glance: RunGlance | None) -> str:
@@ -134,8 +150,10 @@ def _list(every: int | None) -> None:
         require("look")
         if every is not None and not _busy():
             st.rerun()
+        totals = Totals()
         shown = [
-            row(run, glances.get(run.run_id), panel.hint(run)) for run, glances in _with_glances()
+            row(run, glances.get(run.run_id), panel.hint(run), totals.beyond(run))
+            for run, glances in _with_glances()
         ]
         opened = rows(shown, key="runs")
     if opened is not None:
@@ -158,11 +176,11 @@ def _cards(ids: list[str]) -> None:
     """Cards that renew themselves while something is going on."""
     with plain_errors():
         require("look")
-        columns = st.columns(2, gap="medium")
+        columns, totals = st.columns(2, gap="medium"), Totals()
         for place, run_id in enumerate(ids):
             with columns[place % 2], within_store_of(run_id):
                 run = store().run(run_id)
-                cards.render_run_card(run, _last(run))
+                cards.render_run_card(run, _last(run), totals.beyond(run))
 
 
 def _waiting() -> None:

@@ -14,7 +14,8 @@ MEANINGS = {
     "look": "sees runs and samples",
     "annotate": "labels",
     "review": "decides and exports",
-    "manage": "makes projects",
+    "manage": "makes projects, asks probes",
+    "approve": "says what may be spent unasked, approves the rest",
     "administer": "keeps accounts",
 }
 

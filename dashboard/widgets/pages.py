@@ -45,6 +45,7 @@ PAGES: Registry[DashboardPage] = Registry(
             "run",
             "diagnosis",
             "findings",
+            "privacy",
             "samples",
             "compare",
             "annotate",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from glob import escape
 from itertools import chain
 from pathlib import Path
@@ -305,13 +305,13 @@ def _released(subjects: Sequence[Run | Config | Path | str]) -> list[Event]:
     Of one that ended early it is the whole plan: its end may have been chosen by its releases. What
     was released of records is under another guarantee, and does not add up with the others.
     """
-    from fedlens.server.ledger.run_ledger import spending_of
-    from fedlens.server.run.directory import RunDirectory
+    from fedlens.accountant.ledger.ledger import Ledger
+    from fedlens.accountant.ledger.together import LedgersTogether
 
     paths = [_run_of(one).path for one in subjects if isinstance(one, (Run, Path, str))]
     beside = [path.parent.glob(f"{escape(path.name)}-probe-*") for path in paths]
     folders = sorted({one.resolve() for one in chain(paths, *beside)})
-    begun = [RunDirectory.open(one) for one in folders if (one / "ledger.jsonl").exists()]
-    spent = [spending_of(directory.config(), directory) for directory in begun]
-    events = [replace(e, count=e.count * n) for one in spent for e, n in one.schedule]
-    return [event for event in events if event.unit == "user"]
+    found = [one / "ledger.jsonl" for one in folders if (one / "ledger.jsonl").exists()]
+    ledgers = [Ledger.read(path) for path in found]
+    asked = [ledger for ledger in ledgers if ledger.header["unit"] == "user"]
+    return LedgersTogether(asked).events if asked else []

@@ -11,7 +11,7 @@ from fedlens.cli.flags import add_json_flag
 from fedlens.cli.output import print_json, say
 from fedlens.foundation.errors import WrongUse
 
-ROLES = ("viewer", "annotator", "reviewer", "engineer", "admin")
+ROLES = ("viewer", "annotator", "reviewer", "engineer", "officer", "admin")
 ACTOR = "command line"
 ACTIONS = (
     ("add", "make an account"),
@@ -31,8 +31,8 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         "accounts",
         help=VERBS["accounts"],
         description="Keep the accounts of people who sign in to the dashboard: viewers look, "
-        "annotators label, reviewers also decide and export, engineers also make projects, admins "
-        "also keep accounts.",
+        "annotators label, reviewers also decide and export, engineers also make projects, "
+        "officers look and approve what is spent, admins do all but that and keep accounts.",
         epilog="example: fedlens accounts add --store runs/demo/store.db ann --role annotator",
     )
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)

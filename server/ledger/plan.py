@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
 from fedlens.accountant.account import Account, Spending
 from fedlens.accountant.bayesian.fixed_order import BudgetTooSmall, FixedOrderFilter
+from fedlens.accountant.events import Event
 from fedlens.accountant.ledger.prior import PriorReleases
 from fedlens.accountant.statement import NoiseSource
 from fedlens.server.config.schedule import scheduled, total_rounds
@@ -98,6 +100,14 @@ def plan(config: Config, prior: PriorReleases | None, enrolled: int = 0) -> Acco
                 return account
             account.charge(task.event, None)
     return account
+
+
+def own_plan(
+    config: Config, prior: PriorReleases | None, enrolled: int = 0
+) -> list[tuple[Event, int]]:
+    """The declared rounds alone, without what the run builds on, by mechanism."""
+    before = Counter(() if prior is None else prior.counted)
+    return list((Counter(plan(config, prior, enrolled).schedule) - before).items())
 
 
 def noise_source(config: Config) -> NoiseSource:

@@ -13,12 +13,20 @@ from fedlens.accountant.ledger.ledger import Ledger, LedgerEntry, LedgerError
 from fedlens.accountant.ledger.one_time import OneTimeKey
 from fedlens.accountant.ledger.population import OutOfBudget, Population
 from fedlens.accountant.ledger.prior import HEADER, PriorReleases
+from fedlens.accountant.ledger.together import PLAN, plan_record
 from fedlens.accountant.wording import shown
 from fedlens.foundation.errors import WrongUse
 from fedlens.foundation.profile import timed
 from fedlens.server.config.schedule import ScheduledTask, total_rounds
 from fedlens.server.config.tree import Config
-from fedlens.server.ledger.plan import ENROLLED, empty_account, enrolled_in, noise_source, plan_in
+from fedlens.server.ledger.plan import (
+    ENROLLED,
+    empty_account,
+    enrolled_in,
+    noise_source,
+    own_plan,
+    plan_in,
+)
 from fedlens.server.ledger.population import joined, population_folder
 from fedlens.server.run.directory import RunDirectory
 
@@ -335,6 +343,7 @@ def _header(
         "rounds_declared": total_rounds(config),
         "unit": config.privacy.unit,
         "noise_source": noise_source(config),
+        PLAN: plan_record(own_plan(config, prior, enrolled)),
         **({} if population is None else {"population": population.identity}),
         **({} if prior is None else {HEADER: prior.to_json()}),
         **({SIDE: users} if users else {}),

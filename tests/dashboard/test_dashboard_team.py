@@ -12,17 +12,19 @@ from streamlit.testing.v1 import AppTest
 from fedlens.store import Annotation, Role, Store
 
 Opener = Callable[..., AppTest]
-LOOK = {"runs", "run", "samples", "results", "privatizers"}
+LOOK = {"runs", "run", "samples", "results", "privacy", "privatizers"}
 SEEN: dict[Role, set[str]] = {
     "viewer": LOOK,
     "annotator": {"annotate"},
     "reviewer": LOOK | {"annotate", "review"},
     "engineer": LOOK | {"annotate", "review"},
+    "officer": LOOK,
     "admin": LOOK | {"annotate", "review", "team"},
 }
 TITLES = {
     "runs": "Runs",
     "samples": "Samples",
+    "privacy": "Privacy",
     "results": "Results",
     "annotate": "Annotate",
     "review": "Review",

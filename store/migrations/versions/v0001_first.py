@@ -375,3 +375,24 @@ _table(
     sa.Index(None, "project_id", "is_open", "lane", "task_rank"),
     _partial("ix_tasks_shared", "project_id", "task_rank", "sample_id", where="answered >= 2"),
 )
+_table(
+    "spending_requests",
+    _key("request_id"),
+    _column("people", sa.String, index=True),
+    *_given("run_id", "probe"),
+    *_given("asked_epsilon", "epsilon", "delta", kind=_FLOAT),
+    *_given("why", "author", "status"),
+    *_open("decided_by"),
+    *_given("note"),
+    *_given("created_at", "changed_at", kind=_TIME),
+    sa.Index("ix_spending_requests_question", "run_id", "probe"),
+)
+_table(
+    "spending_rules",
+    _key("rule_id"),
+    _column("people", sa.String, index=True),
+    *_open("approve_above", kind=_FLOAT),
+    *_given("warn_at", kind=_FLOAT),
+    *_given("author"),
+    *_given("created_at", kind=_TIME),
+)

@@ -1,0 +1,1 @@
+"""For the privacy officer: whose privacy was spent by how much, what waits, and a statement."""

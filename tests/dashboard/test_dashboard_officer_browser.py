@@ -1,0 +1,166 @@
+"""The privacy officer's path in a real browser: a rule, a request, a decision, a statement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import diagnosed
+import populated
+import pytest
+from browser_setup import axe_script
+from serving import Served, start_dashboard, stop_dashboard
+from tiny import TINY
+
+import fedlens
+from fedlens.accountant.ledger.population import Population, PopulationTerms
+from fedlens.dashboard.faults.jobs import RunPlace
+from fedlens.dashboard.summary.privacy import epsilon_text
+
+playwright = pytest.importorskip("playwright.sync_api")
+pytestmark = pytest.mark.browser
+PASSWORD = "a long password"
+STILL = "[data-testid='stApp'][data-test-script-state='notRunning']"
+FOUND = diagnosed.TURNED | {"probe": "repeats"}
+
+
+@pytest.fixture
+def ward(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A population's folder, with one run of a second that has a finding to be probed."""
+    monkeypatch.setenv("FEDLENS_HOME", str(tmp_path / "home"))
+    folder = tmp_path / "home" / "populations" / "ward"
+    Population.create(folder, PopulationTerms("ward", "user", 1e-3, 8.0, users=30))
+    out = tmp_path / "runs" / "tiny"
+    settings = TINY | {"privacy.population": "ward"}
+    run = fedlens.simulate("demo", out=out, settings=settings, student=False)
+    diagnosed.keep(RunPlace(run.id, out), diagnosed.said(findings=[FOUND]))
+    return folder
+
+
+@pytest.fixture
+def served_ward(ward: Path, tmp_path: Path) -> Iterator[Served]:
+    root = tmp_path / "runs"
+    with populated.new_store(root)[1] as store:
+        store.add_account("otto", "officer", PASSWORD, actor="test")
+        store.add_account("eve", "engineer", PASSWORD, actor="test")
+    running = start_dashboard(str(root / "store.db"), root, workspace=root)
+    yield running
+    stop_dashboard(running)
+
+
+class Person:
+    """Somebody in a browser of their own; what goes wrong there is kept."""
+
+    def __init__(self, browser: Any, served: Served, name: str) -> None:
+        self.served, self.wrong, self.hosts = served, list[str](), set[str]()
+        self.context = browser.new_context(viewport={"width": 1280, "height": 1000})
+        self.page = self.context.new_page()
+        self.page.set_default_timeout(60_000)
+        self.page.on("pageerror", lambda error: self.wrong.append(str(error)))
+        self.page.on("request", lambda one: self.hosts.add(one.url.split("/")[2].split(":")[0]))
+        self.page.goto(f"{served.address}/privacy")
+        self.page.get_by_label("Name").fill(name)
+        self.page.get_by_label("Password").fill(PASSWORD)
+        self.page.get_by_role("button", name="Sign in").click()
+        self.still()
+        self.page.on("console", self._hear)  # a page without a session is a 401 of our own
+
+    def _hear(self, message: Any) -> None:
+        # Streamlit guesses where its own pages lie, and asks at a wrong place first.
+        if message.type == "error" and "_stcore" not in message.location.get("url", ""):
+            self.wrong.append(message.text)
+
+    def go(self, path: str) -> Any:
+        self.page.goto(f"{self.served.address}/{path}")
+        return self.still()
+
+    def still(self) -> Any:
+        self.page.wait_for_selector("h1")
+        self.page.wait_for_selector(STILL)
+        return self.page
+
+    def leave(self) -> None:
+        self.context.close()
+        assert self.wrong == []
+        assert self.hosts <= {"127.0.0.1", ""}
+
+
+def ask(engineer: Person, run: str, why: str) -> None:
+    page = engineer.go(f"diagnosis?run={run}")
+    page.get_by_role("button", name="Ask an officer").click()
+    page.get_by_label("What for").fill(why)
+    page.get_by_label("What for").press("Enter")
+    engineer.still()
+    page.get_by_role("button", name="Send the request").click()
+    page.get_by_text("Waits for an officer").wait_for()
+
+
+def violations(person: Person, theme: str) -> list[tuple[str, str]]:
+    person.page.emulate_media(color_scheme=theme)
+    script = axe_script()
+    if script is None:
+        return []
+    person.page.evaluate(script)
+    said = person.page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    bad = [one for one in said["violations"] if one["impact"] in ("serious", "critical")]
+    return [(one["id"], one["nodes"][0]["html"]) for one in bad]
+
+
+def test_an_officer_sets_a_rule_decides_and_files(
+    browser: Any, served_ward: Served, ward: Path, tmp_path: Path
+) -> None:
+    before, run = Population.read(ward).spent().epsilon, Population.read(ward).shares()[0].run
+    officer, engineer = (Person(browser, served_ward, name) for name in ("otto", "eve"))
+    desk = officer.page
+    desk.get_by_text("Question 12 of 12").wait_for()
+    assert desk.title().startswith("Population ward · Privacy")
+    assert desk.get_by_role("link", name="Team").count() == 0
+    desk.get_by_text("From when on you are asked").click()
+    desk.get_by_label("Approve probes that cost more than").fill("0.1")
+    desk.get_by_label("Approve probes that cost more than").press("Tab")
+    desk.get_by_text("Ask an officer", exact=True).click()
+    desk.get_by_role("button", name="Set", exact=True).click()
+    desk.get_by_text("a probe waits for an officer").wait_for()
+
+    ask(engineer, run, "is it real?")
+    assert violations(engineer, "light") == []
+    officer.go("privacy")
+    desk.get_by_text("is it real?").wait_for()
+    for theme in ("light", "dark"):
+        assert violations(officer, theme) == []
+    desk.get_by_role("button", name="Decline").click()
+    desk.get_by_text("say why it is declined").wait_for()
+    desk.get_by_label("Reason").fill("ask a smaller one")
+    desk.get_by_role("button", name="Decline").click()
+    desk.get_by_text("is it real?").wait_for(state="detached")
+    engineer.go(f"diagnosis?run={run}")
+    engineer.page.get_by_text("otto: ask a smaller one").wait_for()
+    assert Population.read(ward).spent().epsilon == before
+
+    ask(engineer, run, "the second try")
+    officer.go("privacy")
+    desk.get_by_role("button", name="Approve and ask").click()
+    desk.get_by_text("1 run and 1 probe").first.wait_for(timeout=180_000)
+    engineer.go(f"diagnosis?run={run}")
+    engineer.page.get_by_text("Asked of all users").first.wait_for(timeout=60_000)
+    after = Population.read(ward)
+    assert after.spent().epsilon > before
+    total = f"DP ε {epsilon_text(after.spent().epsilon)}"
+    for path in ("privacy", "run", ""):
+        page = officer.go(path)
+        page.get_by_text(total).first.wait_for()
+    page = officer.go("privacy")
+    page.get_by_text(after.ledger.head).first.wait_for()
+    head = page.get_by_role("textbox", name="Head that was filed before")
+    head.fill(after.ledger.entries[0].hash)
+    head.press("Enter")
+    page.get_by_text("Held: it is entry 1 of 3").wait_for()
+    for kind, begins in (("HTML", b"<!DOCTYPE html>"), ("PDF", b"%PDF-")):
+        with page.expect_download() as downloaded:
+            page.get_by_role("button", name=f"Statement as {kind}").click()
+        kept = tmp_path / f"statement.{kind}"
+        downloaded.value.save_as(kept)
+        assert kept.read_bytes().startswith(begins)
+    officer.leave()
+    engineer.leave()
