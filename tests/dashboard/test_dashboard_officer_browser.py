@@ -19,7 +19,7 @@ from fedlens.dashboard.faults.jobs import RunPlace
 from fedlens.dashboard.summary.privacy import epsilon_text
 
 playwright = pytest.importorskip("playwright.sync_api")
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 PASSWORD = "a long password"
 STILL = "[data-testid='stApp'][data-test-script-state='notRunning']"
 FOUND = diagnosed.TURNED | {"probe": "repeats"}
