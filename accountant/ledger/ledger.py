@@ -49,6 +49,22 @@ class LedgerError(FedlensError, ValueError):
         self.problem = problem
 
 
+def read_header(path: Path) -> tuple[dict[str, Any], str]:
+    """A ledger's header with its hash; its entries are neither read nor checked.
+
+    Raises:
+        LedgerError: there is no header, or it was changed.
+        OSError: the file cannot be read.
+    """
+    reader = Reader()
+    with path.open("rb") as file:
+        try:
+            reader.feed(file.readline())
+        except ChainError as error:
+            raise LedgerError(path, 1, error.problem) from error
+    return reader.header, reader.header_hash
+
+
 class Ledger:
     """An append-only file. Made by `create` or `open`, never directly.
 

@@ -94,7 +94,7 @@ def probe_card(content: Mapping[str, Any]) -> str:
         f'<p class="big num">{text(value)}</p><dl class="facts">'
         f"<dt>Probe</dt><dd><code>{text(content['probe'])}</code></dd>"
         f"<dt>Users asked</dt><dd>{content['users']:,.0f}</dd><dt>Cost</dt><dd>{text(cost)}</dd>"
-        f"<dt>Spent together</dt><dd>DP ε = {text(_epsilon(content['together']))} of all that is "
+        f"<dt>Together then</dt><dd>DP ε = {text(_epsilon(content['together']))} of all that was "
         "known to be spent of these users</dd></dl>"
     )
 

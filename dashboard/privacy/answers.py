@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
+from fedlens.accountant.ledger.ledger import Ledger
 from fedlens.accountant.ledger.population import EARLIER
 from fedlens.accountant.ledger.prior import HEADER
 from fedlens.accountant.ledger.spending import PROBE, Share
@@ -154,7 +155,7 @@ def _spent(report: Report) -> Answer:
         return Answer("How much has been spent in total?", _no_figure(books), (), BAD)
     facts = [
         ("Binds", f"{binding_text(total)} at {at}: for any person, whatever their data"),
-        ("Counted", f"{_counted(books)}; runs under way and ended early as all they had planned"),
+        ("Counted", f"{_counted(books)}; {_how_counted(books)}"),
     ]
     if books.population is not None:
         facts.append(
@@ -167,6 +168,12 @@ def _spent(report: Report) -> Answer:
     else:
         facts.append(("Presumes", "that no run or probe was chosen by what another released"))
     return Answer("How much has been spent in total?", _total_words(total), tuple(facts), GOOD)
+
+
+def _how_counted(books: Books) -> str:
+    if books.population is not None:
+        return "all that was granted, and no less than what one of them says of itself"
+    return "those under way and ended early as all that they had planned"
 
 
 def _total_words(total: PrivacyTotal) -> str:
@@ -275,21 +282,28 @@ def _on_what(report: Report) -> Answer:
         facts.append(("Before them", f"{len(shares) - FEW:,} more, in the table of entries"))
     return Answer(
         "What was it spent on?",
-        f"{_counted(report.books)}. Each figure is that of one alone; they do not add up to the "
-        "total, which is less."
-        if shares
-        else "No entry can be read here."
-        if not report.books.readable
-        else "Nothing yet.",
+        _spenders(report.books),
         tuple(facts),
     )
+
+
+def _spenders(books: Books) -> str:
+    shares = books.shares()
+    if not shares:
+        return "Nothing yet." if books.readable else "No entry can be read here."
+    alone = " Each figure is that of one alone; they do not add up to the total."
+    return f"{_counted(books)}.{alone if len(shares) > 1 else ''}"
+
+
+def _entries_words(count: int) -> str:
+    return f"{count:,} {'entry' if count == 1 else 'entries'}"
 
 
 def _share_words(share: Share) -> str:
     what = ", ".join(PURPOSES.get(one, one) for one in share.purposes)
     about = f" on {', '.join(share.users)}" if share.users else ""
     alone = f"DP ε {epsilon_text(share.alone.epsilon)} alone"
-    return f"{what}{about}: {_number(share.grants, 'entry').replace('entrys', 'entries')}, {alone}"
+    return f"{what}{about}: {_entries_words(share.grants)}, {alone}"
 
 
 def _left(report: Report) -> Answer:
@@ -324,11 +338,12 @@ def _chain(report: Report) -> Answer:
     return Answer(question, said, tuple(facts), BAD if wrong else GOOD)
 
 
-def _chain_words(problem: str, ledger: object) -> str:
+def _chain_words(problem: str, ledger: Ledger | None) -> str:
     if problem:
         return f"does not hold: {problem}"
-    entries, head = len(ledger), ledger.head  # type: ignore[arg-type, attr-defined]
-    return f"holds, {entries:,} entries, head {head}"
+    if ledger is None:
+        return "cannot be read"
+    return f"holds, {_entries_words(len(ledger))}, head {ledger.head}"
 
 
 def _assumed(report: Report) -> Answer:

@@ -6,7 +6,6 @@ population of its own, with the probes that asked its users and the runs that bu
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from fedlens.accountant.ledger.ledger import LedgerError, read_header
 from fedlens.accountant.ledger.prior import HEADER
 from fedlens.accountant.ledger.terms import LEDGER, population_folder
 from fedlens.dashboard.access.session import all_runs, store_url
@@ -25,8 +25,6 @@ from fedlens.store import RunRecord
 POPULATION, MODEL = "privacy.population", "tasks.probe.model"
 SHOWN_HASH = 16
 _PROBE = re.compile(r"(?P<of>.+)-probe-\d+")
-_LONGEST_HEADER = 1 << 26
-"""Bytes: a header has all releases of a run that is built on."""
 
 
 @dataclass(frozen=True)
@@ -67,11 +65,9 @@ def header_of(folder: Path) -> Mapping[str, Any]:
 @lru_cache(maxsize=8192)
 def _header(path: Path, _number: int) -> Mapping[str, Any]:
     try:
-        with path.open("rb") as file:
-            found = json.loads(file.readline(_LONGEST_HEADER))["header"]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return read_header(path)[0]
+    except (LedgerError, OSError):
         return {}
-    return found if isinstance(found, dict) else {}
 
 
 def list_people(runs: Iterable[RunRecord], folders: Mapping[str, Path]) -> list[People]:
@@ -158,10 +154,10 @@ def _age(run: RunRecord) -> tuple[date, bool, str]:
 def population_key(named: str) -> str:
     """The key of a population: the hash of its ledger's header, or of its name without one."""
     try:
-        with (population_folder(named) / LEDGER).open("rb") as file:
-            return str(json.loads(file.readline(_LONGEST_HEADER))["sha256"])[:SHOWN_HASH]
-    except (OSError, ValueError, KeyError, TypeError):
-        return sha256(named.encode()).hexdigest()[:SHOWN_HASH]
+        identity = read_header(population_folder(named) / LEDGER)[1]
+    except (LedgerError, OSError):
+        identity = sha256(named.encode()).hexdigest()
+    return identity[:SHOWN_HASH]
 
 
 def all_people() -> list[People]:

@@ -79,7 +79,7 @@ FONT = "DejaVu Sans"
 """It comes with the library, so that the file is the same on each machine."""
 NAMES = 1.55
 """Inches that names of facts take."""
-_COLUMNS, _FACT_COLUMNS = 100, 78
+_COLUMNS, _FACT_COLUMNS = 94, 72
 """Characters that fit on a line of the whole width, and beside a name."""
 
 

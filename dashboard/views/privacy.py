@@ -153,7 +153,9 @@ def _table(chain: Chain) -> None:
         }
         for entry in last
     ]
-    put_table(frame(rows), "Table of ledger entries with their hashes", height=table_height(8))
+    put_table(
+        frame(rows), "Table of ledger entries with their hashes", height=table_height(len(last))
+    )
     if len(ledger) > len(last):
         st.caption(f"The last {len(last):,} of {len(ledger):,}; the file has all of them.")
     st.download_button(

@@ -19,7 +19,7 @@ from fedlens.dashboard.faults.jobs import RunPlace
 from fedlens.dashboard.summary.privacy import epsilon_text
 
 playwright = pytest.importorskip("playwright.sync_api")
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 PASSWORD = "a long password"
 STILL = "[data-testid='stApp'][data-test-script-state='notRunning']"
 FOUND = diagnosed.TURNED | {"probe": "repeats"}
@@ -116,10 +116,14 @@ def test_an_officer_sets_a_rule_decides_and_files(
     desk.get_by_text("Question 12 of 12").wait_for()
     assert desk.title().startswith("Population ward · Privacy")
     assert desk.get_by_role("link", name="Team").count() == 0
+    officer.still()
     desk.get_by_text("From when on you are asked").click()
+    officer.still()
     desk.get_by_label("Approve probes that cost more than").fill("0.1")
     desk.get_by_label("Approve probes that cost more than").press("Tab")
     desk.get_by_text("Ask an officer", exact=True).click()
+    playwright.expect(desk.get_by_role("checkbox", name="Ask an officer")).to_be_checked()
+    playwright.expect(desk.get_by_label("Approve probes that cost more than")).to_have_value("0.10")
     desk.get_by_role("button", name="Set", exact=True).click()
     desk.get_by_text("a probe waits for an officer").wait_for()
 
