@@ -288,7 +288,7 @@ function drawBulk(desk) {
   const accepts = `${counts.agreed} samples will count as their most frequent label.`;
   const excludes = `${counts.differing} samples will be left out.`;
   desk.root.querySelector(".bulk p").textContent =
-    asks ? (list.bulk === "accept" ? accepts : excludes) : list.said || "Of undecided samples with two answers or more.");
+    asks ? (list.bulk === "accept" ? accepts : excludes) : list.said || "Of undecided samples with two answers or more.";
 }
 
 async function decideTogether(desk, act) {

@@ -1,4 +1,4 @@
-"""A reviewer at work in Debian's Chromium: keys, clicks, second thoughts, many at once, a matrix."""
+"""A reviewer at work in Debian's Chromium: keys, clicks, second thoughts, a matrix."""
 
 from __future__ import annotations
 
@@ -137,3 +137,15 @@ def test_a_reviewer_takes_back_reopens_and_decides_many_at_once(
     page.get_by_role("button", name="Take back what was decided together").click()
     page.get_by_text(f"{ANSWERED - DIFFERING} taken back.").wait_for()
     assert decided(store, project) == {}
+
+
+def test_a_cell_of_the_results_shows_its_samples(
+    signed_in_page: Any, served: Served, store_at: tuple[str, Store], project: int
+) -> None:
+    page = signed_in_page
+    page.goto(f"{served.address}/results?project={project}")
+    cell = page.get_by_role("button", name="3, class 3: 2,")
+    cell.click()
+    page.get_by_text("2 samples of class 3 that count as class 3").wait_for()
+    page.wait_for_url("**cell=3-3**")
+    assert page.locator("a[href*='/samples?run=run-1&sample=']").count() == 2
