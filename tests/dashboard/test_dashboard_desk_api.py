@@ -240,7 +240,7 @@ def review(desk: TestClient, store: Store, project: int, name: str, *events: Any
 
 @pytest.mark.law("access: rights are checked at every action")
 def test_only_roles_that_review_decide(store: Store, project: int, differing: int) -> None:
-    body = asked(store, project, "ann", state="waiting", share=1, uuid="u", expected=0)
+    body = asked(store, project, "ann", state="waiting", share=1, uuid="u", expected=1)
     for path in ("review", "decisions", "agreed", "together"):
         for role, name, status in (("annotator", "ann", 403), ("reviewer", "rev", 200)):
             body["scope"] = scope_of(store.place, store.project(project), name)
