@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
+from fedlens.dashboard.samples.batches import is_intact
 from fedlens.dashboard.samples.images import base64_text
 from fedlens.store import Member, Store, StoredProject, StoredSample, StoreError
 
 Work: TypeAlias = Callable[[Store, StoredProject, Member, Mapping[str, Any]], Any]
 """What an address of a desk does with what was asked; gives back what the browser is told."""
+
+DAMAGED = "Damaged in the store: this picture is not what was drawn. Skip or exclude it."
 
 
 def shown(sample: StoredSample, project: StoredProject) -> dict[str, Any]:
@@ -17,6 +20,8 @@ def shown(sample: StoredSample, project: StoredProject) -> dict[str, Any]:
     said: dict[str, Any] = {"id": sample.sample_id, "png": base64_text(sample.png)}
     if not project.blind and sample.requested_class is not None:
         said["hint"] = f"requested as class {sample.requested_class}"
+    if not is_intact(sample):
+        said["hint"] = DAMAGED
     return said
 
 
