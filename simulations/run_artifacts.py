@@ -213,15 +213,16 @@ def without_password(url: str) -> str:
 def labelled_samples(store: Store, project_id: int) -> tuple[Tensor, Tensor]:
     """Samples that people gave a class: images in [-1, 1], and the class, int64 [n].
 
-    Samples labelled by several people appear once for each, unless a reviewer has decided what they
-    count as; skips, artefacts, unknown classes and what a reviewer left out are left out.
+    A sample appears once where people agree, and once for each class where they differ, unless a
+    reviewer has decided what it counts as; skips, artefacts, unknown classes and what a reviewer
+    left out are left out.
     """
     number = class_numbers(store.labels(project_id))
     decided = {one.sample_id: one for one in store.final_labels(project_id) if one.decided}
     said = [a for a in store.annotations(project_id) if a.sample_id not in decided]
     pairs = [(one.sample_id, one.label_id) for one in said]
     pairs += [(sample, one.label_id) for sample, one in decided.items()]
-    found = [(sample, number[label]) for sample, label in pairs if label in number]
+    found = [(sample, number[label]) for sample, label in dict.fromkeys(pairs) if label in number]
     if not found:
         return torch.zeros(0), torch.zeros(0, dtype=torch.int64)
     pixels = [decode_png(store.sample(sample).png) for sample, _ in found]

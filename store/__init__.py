@@ -10,6 +10,13 @@ before the ledger row that pays for it.
 from fedlens.accountant.audit.finding import AuditKind, AuditVerdict
 from fedlens.store.accounts import PERMISSIONS, ROLES, LogEntry, Member, Permission, Role
 from fedlens.store.audits import AuditRecord
+from fedlens.store.decisions import (
+    Adjudication,
+    ReviewCounts,
+    ReviewedSample,
+    ReviewState,
+    StoredDecision,
+)
 from fedlens.store.errors import StoreError, StoreVersionError
 from fedlens.store.exporters import EXPORTERS, Exporter, LabelledSample
 from fedlens.store.exporters.label_studio import labelling_interface
@@ -54,7 +61,7 @@ from fedlens.store.records import (
     StoredBatch,
     StoredSample,
 )
-from fedlens.store.reviews import Adjudication, AnnotatorRecord, FinalLabel, GivenAnswer
+from fedlens.store.reviews import AnnotatorRecord, FinalLabel, GivenAnswer
 from fedlens.store.spending import RequestStatus, SpendingRequest, SpendingRule, StoredRequest
 from fedlens.store.store import Store, open_store
 from fedlens.store.tags import TagEntry

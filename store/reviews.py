@@ -1,4 +1,4 @@
-"""Reviewing: samples on which annotators differ, decisions about them, and samples of gold."""
+"""Reviewing: how annotators answer beside each other, and what samples count as."""
 
 from __future__ import annotations
 
@@ -9,19 +9,16 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import ColumnElement, Select, func, or_, select, text
+from sqlalchemy import ColumnElement, func, or_, select, text
 from sqlalchemy.orm import Session
 
 from fedlens.store.agreement import cohen_kappa
 from fedlens.store.chains import in_force, is_answer
-from fedlens.store.errors import StoreError
-from fedlens.store.labelling import StoredAnnotation
+from fedlens.store.decisions import DecisionMethods
 from fedlens.store.projects import require_project
-from fedlens.store.queues import QueueMethods, require_user
 from fedlens.store.rows import to_record
-from fedlens.store.schema import AnnotationTable, LabelTable, UserTable
-from fedlens.store.schema_team import SHARED, AdjudicationTable, TaskTable
-from fedlens.store.tasks import EVERYBODY, recount
+from fedlens.store.schema import AnnotationTable, UserTable
+from fedlens.store.schema_team import SHARED, TaskTable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,17 +29,6 @@ class GivenAnswer:
     user_id: int
     label_id: int | None
     lead_ms: int | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Adjudication:
-    """A reviewer's decision about a sample; ``label_id`` of ``None`` leaves the sample out."""
-
-    project_id: int
-    sample_id: int
-    user_id: int
-    label_id: int | None
-    note: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,8 +76,8 @@ def _answers(session: Session, project_id: int, *more: ColumnElement[bool]) -> l
     return [to_record(GivenAnswer, row) for row in rows]
 
 
-class ReviewMethods(QueueMethods):
-    """What reviewers see and decide."""
+class ReviewMethods(DecisionMethods):
+    """What reviewers see, and what samples count as."""
 
     def answers(self, project_id: int, *, shared: int | None = None) -> list[GivenAnswer]:
         """The answers in force, in the order given.
@@ -111,72 +97,6 @@ class ReviewMethods(QueueMethods):
             if not ids:
                 return []  # without any to look up, all answers would be read
             return _answers(session, project_id, AnnotationTable.sample_id.in_(ids))
-
-    def disputed(self, project_id: int, offset: int = 0, limit: int = 50) -> list[int]:
-        """Samples on which labels in force differ and no one has decided, in order."""
-        with self._reading() as session:
-            return list(
-                session.scalars(
-                    _undecided(project_id).order_by(TaskTable.sample_id).offset(offset).limit(limit)
-                )
-            )
-
-    def count_disputed(self, project_id: int) -> int:
-        """How many there are."""
-        with self._reading() as session:
-            found = _undecided(project_id).subquery()
-            return session.scalar(select(func.count()).select_from(found)) or 0
-
-    def answers_about(self, project_id: int, sample_id: int) -> list[StoredAnnotation]:
-        """The answers in force about one sample, with their notes."""
-        with self._reading() as session:
-            rows = session.scalars(
-                select(AnnotationTable)
-                .where(
-                    AnnotationTable.project_id == project_id,
-                    AnnotationTable.sample_id == sample_id,
-                    is_answer(AnnotationTable),
-                    in_force(AnnotationTable),
-                )
-                .order_by(AnnotationTable.annotation_id)
-            )
-            return [to_record(StoredAnnotation, row) for row in rows]
-
-    def adjudicate(self, decision: Adjudication) -> None:
-        """Decide what a sample counts as; a later decision holds in place of an earlier one.
-
-        Raises:
-            StoreError: the sample or the label is none of the project's.
-        """
-        with self._writing() as session:
-            _check_label(session, decision.project_id, decision.label_id)
-            require_user(session, decision.user_id)
-            task = _require_task(session, decision.project_id, decision.sample_id)
-            session.add(AdjudicationTable(**vars(decision)))
-            task.decided, task.final_label_id = True, decision.label_id
-
-    def set_gold(self, project_id: int, sample_id: int, label_id: int | None) -> None:
-        """Make a sample one of gold, served to every annotator; ``None`` makes it a plain one.
-
-        Raises:
-            StoreError: the sample or the label is none of the project's.
-        """
-        with self._writing() as session:
-            project = require_project(session, project_id)
-            _check_label(session, project_id, label_id)
-            task = _require_task(session, project_id, sample_id)
-            task.gold_label_id = label_id
-            task.need = EVERYBODY if label_id is not None else project.overlap or EVERYBODY
-            session.flush()
-            recount(session, project_id, sample_id)
-
-    def gold(self, project_id: int) -> dict[int, int]:
-        """The right labels of the samples of gold."""
-        with self._reading() as session:
-            rows = select(TaskTable.sample_id, TaskTable.gold_label_id).where(
-                TaskTable.project_id == project_id, TaskTable.gold_label_id.is_not(None)
-            )
-            return {sample: label for sample, label in session.execute(rows) if label is not None}
 
     def final_labels(self, project_id: int) -> list[FinalLabel]:
         """What each answered sample counts as: decided, or else the majority's label."""
@@ -293,28 +213,7 @@ def _record(name: str, said: list[GivenAnswer], gold: Mapping[int, int]) -> Anno
     )
 
 
-def _undecided(project_id: int) -> Select[int]:
-    return select(TaskTable.sample_id).where(
-        TaskTable.project_id == project_id, TaskTable.disputed, ~TaskTable.decided
-    )
-
-
 def _counted(project_id: int) -> tuple[ColumnElement[bool], ...]:
     """Tasks that somebody answered or decided."""
     some = or_(TaskTable.answered > 0, TaskTable.decided)
     return TaskTable.project_id == project_id, some
-
-
-def _check_label(session: Session, project_id: int, label_id: int | None) -> None:
-    if label_id is None:
-        return
-    label = session.get(LabelTable, label_id)
-    if label is None or label.project_id != project_id:
-        raise StoreError(f"label_id = {label_id}: not a label of project {project_id}")
-
-
-def _require_task(session: Session, project_id: int, sample_id: int) -> TaskTable:
-    task = session.get(TaskTable, (project_id, sample_id))
-    if task is None:
-        raise StoreError(f"sample_id = {sample_id}: not in the queue of project {project_id}")
-    return task

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from datetime import date, datetime
 
-from sqlalchemy import BigInteger, ForeignKey, Index, text
+from sqlalchemy import BigInteger, ForeignKey, Index, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from fedlens.store.schema import Base
@@ -140,7 +140,13 @@ class AdjudicationTable(Base):
     sample_id: Mapped[int] = mapped_column(ForeignKey("samples.sample_id"))
     user_id: Mapped[int] = mapped_column(ForeignKey("users.user_id"))
     label_id: Mapped[int | None] = mapped_column(ForeignKey("labels.label_id"))
-    """``None``: the sample is left out."""
+    """``None``: the sample is left out, or open again."""
     note: Mapped[str]
+    client_uuid: Mapped[str]
+    reopens: Mapped[bool]
+    created_at: Mapped[datetime]
 
-    __table_args__ = (Index(None, "project_id", "sample_id"),)
+    __table_args__ = (
+        UniqueConstraint("client_uuid", "sample_id"),
+        Index(None, "project_id", "sample_id"),
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -67,22 +68,45 @@ Counts = Mapping[tuple[int | None, int | None], int]
 
 
 def title_of(counts: Counts) -> str:
-    """What the table of `class_rows` is called."""
+    """What the table of `class_table` is called."""
     labelled = any(requested is not None for requested, _ in counts)
     return "Label by requested class" if labelled else "Labels of unlabelled samples"
 
 
-def class_rows(counts: Counts, labels: Sequence[StoredLabel]) -> list[dict[str, object]]:
+@dataclass(frozen=True)
+class ClassTable:
     """How many samples of each requested class, or of unlabelled ones, count as each label."""
-    rows = []
-    found = {requested for requested, _ in counts}
-    for requested in sorted(found, key=lambda one: -1 if one is None else one):
-        row: dict[str, object] = {"Samples": UNLABELLED}
-        if requested is not None:
-            row = {"Requested class": str(requested)}
-        row |= {label.name: counts.get((requested, label.label_id), 0) for label in labels}
-        rows.append(row | {"no label": counts.get((requested, None), 0)})
-    return rows
+
+    requested: list[int | None]
+    """Of each row."""
+    labels: list[int | None]
+    """Of each column; ``None`` for no label."""
+    names: list[str]
+    """Of the columns."""
+    counts: list[list[int]]
+
+    @property
+    def rows(self) -> list[str]:
+        """What each row is called."""
+        return [UNLABELLED if one is None else str(one) for one in self.requested]
+
+    @property
+    def expected(self) -> list[int]:
+        """Of each row the column of its own class, by name; -1 where there is none."""
+        wanted = [f"class {one}" for one in self.requested]
+        return [self.names.index(one) if one in self.names else -1 for one in wanted]
+
+
+def class_table(counts: Counts, labels: Sequence[StoredLabel]) -> ClassTable:
+    """The counts as a table, unlabelled samples first."""
+    requested = sorted({one for one, _ in counts}, key=lambda one: -1 if one is None else one)
+    columns: list[int | None] = [*(one.label_id for one in labels), None]
+    return ClassTable(
+        requested,
+        columns,
+        [*(one.name for one in labels), "no label"],
+        [[counts.get((row, column), 0) for column in columns] for row in requested],
+    )
 
 
 def count_share(

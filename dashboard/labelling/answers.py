@@ -62,7 +62,7 @@ def store_answers(
     queued = store.queued(project_id, _samples_in(sent)) if sent else frozenset()
     for event in sent:
         uuid = event.get("uuid") if isinstance(event, Mapping) else None
-        if not _is_id(uuid):
+        if not is_id(uuid):
             receipts.error = "An answer came without an id of its own and was not stored."
             break
         try:
@@ -80,16 +80,16 @@ def _samples_in(events: Sequence[object]) -> set[int]:
     found = set()
     for event in events:
         with suppress(StoreError):
-            found.add(_whole(event if isinstance(event, Mapping) else {}, "sample_id"))
+            found.add(whole_number(event if isinstance(event, Mapping) else {}, "sample_id"))
     return found
 
 
 def _check_queued(event: Mapping[str, object], queued: Collection[int]) -> None:
-    if event.get("kind") != "undo" and _whole(event, "sample_id") not in queued:
+    if event.get("kind") != "undo" and whole_number(event, "sample_id") not in queued:
         raise StoreError(f"sample_id = {event['sample_id']}: none that this project labels")
 
 
-def _is_id(uuid: object) -> TypeGuard[str]:
+def is_id(uuid: object) -> TypeGuard[str]:
     """Whether a desk may call an answer so: none that an import is going to."""
     fits = isinstance(uuid, str) and 0 < len(uuid) <= LONGEST_UUID
     return fits and not str(uuid).startswith(IMPORTED)
@@ -105,20 +105,20 @@ def _take_one(
 ) -> None:
     if event.get("kind") == "undo":
         given = event.get("sample_id")
-        sample_id = None if given is None else _whole(event, "sample_id")
+        sample_id = None if given is None else whole_number(event, "sample_id")
         store.undo(project_id, user_id, uuid, sample_id=sample_id, tab=tab)
         return
-    label_id = None if event.get("label_id") is None else _whole(event, "label_id")
+    label_id = None if event.get("label_id") is None else whole_number(event, "label_id")
     store.annotate(
         Annotation(
             client_uuid=uuid,
             project_id=project_id,
-            sample_id=_whole(event, "sample_id"),
+            sample_id=whole_number(event, "sample_id"),
             user_id=user_id,
             label_id=label_id,
             skip_reason=SKIPPED if label_id is None else None,
-            lead_ms=None if event.get("lead_ms") is None else _whole(event, "lead_ms"),
-            note=_text(event, "note"),
+            lead_ms=None if event.get("lead_ms") is None else whole_number(event, "lead_ms"),
+            note=text_or_none(event, "note"),
             more_labels=_more_labels(event),
         )
     )
@@ -128,17 +128,18 @@ def _more_labels(event: Mapping[str, object]) -> list[int] | None:
     given = event.get("more_labels") or []
     if not isinstance(given, list) or len(given) > MOST_LABELS:
         raise StoreError(f"more_labels = {given!r:.80}: give a list of at most {MOST_LABELS}")
-    return [_whole({"more_labels": one}, "more_labels") for one in given] or None
+    return [whole_number({"more_labels": one}, "more_labels") for one in given] or None
 
 
-def _text(event: Mapping[str, object], name: str) -> str | None:
+def text_or_none(event: Mapping[str, object], name: str) -> str | None:
+    """A text from JSON; none where it is empty or left out."""
     value = event.get(name)
     if value is not None and not isinstance(value, str):
         raise StoreError(f"{name} = {value!r:.80}: give a text")
     return value or None
 
 
-def _whole(event: Mapping[str, object], name: str) -> int:
+def whole_number(event: Mapping[str, object], name: str) -> int:
     """A whole number from JSON, where 3 may arrive as 3.0."""
     value = event.get(name)
     if isinstance(value, float) and value.is_integer():

@@ -1,8 +1,9 @@
 """The labelling desk's own address: answers in, samples out, beside Streamlit and not through it.
 
 ``POST /desk/<project>/sync`` stores answers, then serves samples; ``/leave`` gives back what lies
-on a desk. Both stand behind `fedlens.dashboard.access.auth`, which says who asks; an answer is
-stored as that account's, whatever the browser sends.
+on a desk; ``/review``, ``/decisions``, ``/agreed`` and ``/together`` are the reviewers'
+(`fedlens.dashboard.labelling.review_api`). All stand behind `fedlens.dashboard.access.auth`, which
+says who asks; an answer is stored as that account's, whatever the browser sends.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from fedlens.dashboard.access.auth import ACCOUNT
+from fedlens.dashboard.labelling import review_api
 from fedlens.dashboard.labelling.answers import scope_of, store_answers
-from fedlens.dashboard.samples.images import base64_text
-from fedlens.store import Desk, Member, Store, StoredProject, StoredSample, StoreError
+from fedlens.dashboard.labelling.wire import Work, listed, shown, tab_of, whole
+from fedlens.store import Desk, Member, Permission, Store, StoredProject, StoreError
 
 LARGEST_REQUEST = 512 * 1024
 LONGEST_NUMBER = 10
@@ -35,31 +37,35 @@ def desk_routes(store: Store, others: Callable[[], Sequence[Store]] = tuple) -> 
         others: further stores whose projects are labelled here.
     """
 
-    def route(path: str, work: Callable[[Store, StoredProject, Member, Any], Any]) -> Route:
+    def route(path: str, work: Work, needs: Permission) -> Route:
         async def endpoint(request: Request) -> Response:
-            return await _answer(request, store, others, work)
+            return await _answer(request, store, others, work, needs)
 
         return Route(f"/desk/{{project_id}}/{path}", endpoint, methods=["POST"])
 
-    return [route("sync", sync), route("leave", leave)]
+    return [
+        route("sync", sync, "annotate"),
+        route("leave", leave, "annotate"),
+        *(route(path, work, "review") for path, work in review_api.WORK.items()),
+    ]
 
 
 def sync(store: Store, project: StoredProject, account: Member, asked: Mapping[str, Any]) -> Any:
     """Store the answers sent, lease the samples wanted; say what the desk is to show."""
-    tab, project_id = _tab(asked), project.project_id
+    tab, project_id = tab_of(asked), project.project_id
     receipts = store_answers(store, project_id, account.user_id, asked.get("events"), tab=tab)
     desk = store.serve(
         project_id,
         account.user_id,
         tab,
-        limit=_number(asked.get("want"), "want"),
-        known=frozenset(_number(one, "known") for one in _list(asked.get("known"), "known")),
+        limit=whole(asked.get("want"), "want"),
+        known=frozenset(whole(one, "known") for one in listed(asked.get("known"), "known")),
     )
     said: dict[str, Any] = {"acked": receipts.acked, "error": receipts.error}
     if asked.get("recent"):
         answers = store.recent_answers(project_id, account.user_id, RECENT)
         said["recent"] = [
-            {"label": answer.label_id, "sample": _shown(sample, project)}
+            {"label": answer.label_id, "sample": shown(sample, project)}
             for answer, sample in answers
         ]
     return said | _served(desk, project)
@@ -67,7 +73,7 @@ def sync(store: Store, project: StoredProject, account: Member, asked: Mapping[s
 
 def leave(store: Store, project: StoredProject, account: Member, asked: Mapping[str, Any]) -> Any:
     """Give back what lies on the desk."""
-    store.release_desk(project.project_id, account.user_id, _tab(asked))
+    store.release_desk(project.project_id, account.user_id, tab_of(asked))
     return {}
 
 
@@ -75,11 +81,12 @@ async def _answer(
     request: Request,
     store: Store,
     others: Callable[[], Sequence[Store]],
-    work: Callable[[Store, StoredProject, Member, Any], Any],
+    work: Work,
+    needs: Permission,
 ) -> Response:
     account = request.scope.get(ACCOUNT)
-    if not isinstance(account, Member) or not account.may("annotate"):
-        return PlainTextResponse("Your role does not label: ask an admin for another one.", 403)
+    if not isinstance(account, Member) or not account.may(needs):
+        return PlainTextResponse(f"Your role does not {needs}: ask an admin for another one.", 403)
     if "x-fedlens-desk" not in request.headers:  # another site's page cannot send it
         return PlainTextResponse("This address is the labelling desk's.", 403)
     body = await _body(request)
@@ -97,7 +104,7 @@ def _work(
     project_id: int,
     account: Member,
     body: Mapping[str, Any],
-    work: Callable[[Store, StoredProject, Member, Any], Any],
+    work: Work,
 ) -> Response:
     try:
         for store in (home, *others()):
@@ -141,7 +148,7 @@ async def _body(request: Request) -> dict[str, Any] | None:
 
 def _served(desk: Desk, project: StoredProject) -> dict[str, Any]:
     return {
-        "queue": [_shown(sample, project) for sample in desk.samples],
+        "queue": [shown(sample, project) for sample in desk.samples],
         "progress": {
             "total": desk.progress.total,
             "done": desk.progress.done,
@@ -149,29 +156,3 @@ def _served(desk: Desk, project: StoredProject) -> dict[str, Any]:
         },
         "free_at": None if desk.free_at is None else desk.free_at.isoformat(),
     }
-
-
-def _shown(sample: StoredSample, project: StoredProject) -> dict[str, Any]:
-    shown: dict[str, Any] = {"id": sample.sample_id, "png": base64_text(sample.png)}
-    if not project.blind and sample.requested_class is not None:
-        shown["hint"] = f"requested as class {sample.requested_class}"
-    return shown
-
-
-def _tab(asked: Mapping[str, Any]) -> str:
-    tab = asked.get("tab")
-    if not isinstance(tab, str):
-        raise StoreError(f"tab = {tab!r:.80}: give the tab's name")
-    return tab
-
-
-def _number(value: object, name: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise StoreError(f"{name} = {value!r:.80}: give a whole number")
-    return value
-
-
-def _list(value: object, name: str) -> list[object]:
-    if not isinstance(value, list):
-        raise StoreError(f"{name} = {value!r:.80}: give a list")
-    return value

@@ -199,7 +199,7 @@ def render_students(project: StoredProject, answered: int) -> None:
         st.warning(f"Training ended with an error: {plain(job.why)}")
     if account().may("manage"):
         words = "Train a student from these labels" if taught is None else "Train anew"
-        about = f"On a tenth, a quarter, half and all of {answered:,} answers; some minutes."
+        about = f"On a tenth, a quarter, half and all of {answered:,} samples; some minutes."
         if st.button(words, key="train_student", icon=":material/school:", help=about):
             require("manage")
             student_jobs().ask(labels)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -10,15 +11,15 @@ from urllib.parse import quote
 
 import streamlit as st
 
-from fedlens.dashboard.access.account import account, require, require_later
+from fedlens.dashboard.access.account import account, plain, require, require_later
 from fedlens.dashboard.access.session import pick, plain_errors, store
 from fedlens.dashboard.labelling import agreement_tables as tables
 from fedlens.dashboard.labelling import students
 from fedlens.dashboard.samples.batches import drop_damaged
 from fedlens.dashboard.samples.images import base64_text
 from fedlens.dashboard.summary.badges import privacy_warning
-from fedlens.dashboard.widgets.display import frame
 from fedlens.dashboard.widgets.markup import picture
+from fedlens.dashboard.widgets.matrix import matrix
 from fedlens.dashboard.widgets.pages import DashboardPage
 from fedlens.store import (
     EXPORTERS,
@@ -31,6 +32,8 @@ from fedlens.store import (
 )
 
 SHOWN = 60
+CELL = "cell"
+"""Of the address: row and column of the table."""
 Counts = Mapping[tuple[int | None, int | None], int]
 BIASED = (
     "This queue was not in random order. Shares are of the samples that chance alone put into it: "
@@ -54,19 +57,48 @@ def _shares(project: StoredProject, counts: Counts, labels: list[StoredLabel]) -
         column.caption(f"95% interval: {low:.1%} to {high:.1%}")
 
 
-def _jump(project: StoredProject, counts: Counts, labels: list[StoredLabel]) -> None:
-    """The samples of one cell of the table, each a link to all that is known of it."""
-    left, right = st.columns(2)
-    names: dict[int | None, str] = {one.label_id: one.name for one in labels}
-    names[None] = "no label"
-    label = left.selectbox("Label", list(names), format_func=lambda one: names[one])
-    classes = sorted({requested for requested, _ in counts if requested is not None})
-    requested = None
-    if classes:
-        requested = right.selectbox("Requested class", [None, *classes], format_func=_class_name)
+def _matrix(project: StoredProject, counts: Counts, labels: list[StoredLabel]) -> None:
+    """What samples count as, by requested class, and the samples of the cell that was clicked."""
+    table = tables.class_table(counts, labels)
+    picked = _picked(len(table.rows), len(table.names))
+    matrix(
+        table.counts,
+        table.rows,
+        table.names,
+        title=tables.title_of(counts),
+        corner="Samples" if table.requested == [None] else "Requested class",
+        expected=table.expected,
+        picked=picked,
+        key=f"matrix-{project.project_id}",
+        on_pick=lambda row, column: st.query_params.update({CELL: f"{row}-{column}"}),
+    )
+    st.caption(
+        "What each sample counts as, once: a reviewer's decision, or else the majority's label. "
+        "Click a number to see its samples; the darker a cell, the more of its row it holds."
+    )
+    if picked is not None:
+        _cell(project, counts, table, picked)
+
+
+def _picked(rows: int, columns: int) -> tuple[int, int] | None:
+    """The cell that the address names, if there is one."""
+    found = re.fullmatch(r"([0-9]{1,4})-([0-9]{1,4})", st.query_params.get(CELL, ""))
+    if found is None or int(found[1]) >= rows or int(found[2]) >= columns:
+        return None
+    return int(found[1]), int(found[2])
+
+
+def _cell(
+    project: StoredProject, counts: Counts, table: tables.ClassTable, picked: tuple[int, int]
+) -> None:
+    """The samples of one cell, each a link to all that is known of it."""
+    requested, label = table.requested[picked[0]], table.labels[picked[1]]
+    name = table.names[picked[1]]
     found = store().samples_counting_as(project.project_id, label, requested, SHOWN)
-    total = sum(n for (c, one), n in counts.items() if one == label and requested in (None, c))
-    st.caption(f"{total:,} samples" + (f", the first {SHOWN}" if total > SHOWN else ""))
+    total = counts.get((requested, label), 0)
+    of = "" if requested is None else f" of class {requested}"
+    more = f", the first {SHOWN}" if total > SHOWN else ""
+    st.markdown(f"**{total:,} samples{of} that count as {plain(name)}**{more}")
     links = []
     for sample in drop_damaged(store().samples_by_id(found)):
         address = escape(f"/samples?run={quote(project.run_id)}&sample={sample.sample_id}")
@@ -74,10 +106,6 @@ def _jump(project: StoredProject, counts: Counts, labels: list[StoredLabel]) -> 
         links.append(f'<a href="{address}">{drawn}</a>')
     if links:
         st.html(f'<div style="display:flex;flex-wrap:wrap;gap:6px">{"".join(links)}</div>')
-
-
-def _class_name(number: int | None) -> str:
-    return "All" if number is None else str(number)
 
 
 def _exports(project: StoredProject) -> None:
@@ -149,13 +177,7 @@ def render() -> None:
             st.info("**Nothing to export yet: there are no answers.**")
             return
         _shares(project, counts, labels)
-        st.subheader(tables.title_of(counts))
-        st.caption(
-            "What each sample counts as: a reviewer's decision, or else the majority's label."
-        )
-        rows = tables.class_rows(counts, labels)
-        st.dataframe(frame(rows), hide_index=True, alt=tables.title_of(counts))
-        _jump(project, counts, labels)
+        _matrix(project, counts, labels)
         students.render_students(project, sum(counts.values()))
         _exports(project)
 

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import streamlit as st
 
-from fedlens.dashboard.access.account import plain, require
+from fedlens.dashboard.access.account import account, require
 from fedlens.dashboard.access.session import pick, plain_errors, store
 from fedlens.dashboard.labelling import agreement_tables as tables
-from fedlens.dashboard.samples.batches import drop_damaged
-from fedlens.dashboard.samples.images import render_image, sheet
+from fedlens.dashboard.labelling.answers import scope_of
 from fedlens.dashboard.widgets.display import frame
-from fedlens.dashboard.widgets.markup import size_of, whole_factor
+from fedlens.dashboard.widgets.labeller import desk_data, labeller
 from fedlens.dashboard.widgets.pages import DashboardPage
-from fedlens.store import Adjudication, GivenAnswer, StoredLabel, StoredProject
+from fedlens.store import GivenAnswer, StoredLabel, StoredProject
 
-MANY = 8
-PICTURE = 112
-"""Pixels of a sample, about."""
+GUIDE = (
+    "Press a label's key, or click it: that is what the sample counts as. **Shift** and the key "
+    "also make it a gold sample, **Delete** excludes it, **Space** leaves it for later, **U** "
+    "takes the last decision back, **Enter** writes a note. Click a decision to look at it again."
+)
+BLIND = " The project is blind: neither the requested class nor the names of annotators are shown."
 MOST_COMPARED = 5000
 """Samples that agreement is computed of: the first in the order of the queue."""
 CAPPED = (
@@ -59,66 +61,10 @@ def _agreement(
             st.dataframe(frame(rows), hide_index=True, alt=title)
 
 
-def _disputes(project: StoredProject, labels: list[StoredLabel]) -> None:
-    waiting = store().disputed(project.project_id, limit=MANY)
-    if not waiting:
-        st.success("Nothing to decide: no answers differ.", icon=":material/check_circle:")
-        return
-    st.subheader("To decide")
-    names = store().user_names()
-    by_id = {label.label_id: label.name for label in labels}
-    for sample_id in waiting:
-        with st.container(border=True, key=f"dispute-{sample_id}"):
-            _dispute(project, sample_id, labels, by_id, names)
-
-
-def _dispute(
-    project: StoredProject,
-    sample_id: int,
-    labels: list[StoredLabel],
-    by_id: dict[int, str],
-    names: dict[int, str],
-) -> None:
-    picture, said, choice = st.columns([1, 3, 3])
-    sample = store().sample(sample_id)
-    with picture:
-        if drop_damaged([sample]):
-            width, height = size_of(sample.png)
-            factor = whole_factor(width, height, PICTURE)
-            render_image(sheet([sample.png], 1), alt=f"Synthetic sample {sample_id}", factor=factor)
-    for answer in store().answers_about(project.project_id, sample_id):
-        label = "skipped" if answer.label_id is None else by_id[answer.label_id]
-        note = f" · “{plain(answer.note)}”" if answer.note else ""
-        said.markdown(f"**{plain(label)}** · {plain(names[answer.user_id])}{note}")
-    said.caption(f"Requested as class {sample.requested_class}")
-    options: list[int | None] = [*by_id, None]
-    chosen = choice.selectbox(
-        "It counts as",
-        options,
-        format_func=lambda one: "left out" if one is None else by_id[one],
-        key=f"decision-{sample_id}",
-    )
-    gold = choice.checkbox(
-        "Also a sample of gold", key=f"gold-{sample_id}", help="Served to every annotator"
-    )
-    if choice.button("Decide", key=f"decide-{sample_id}", type="primary"):
-        _decide(project, sample_id, chosen, gold=gold)
-
-
-def _decide(project: StoredProject, sample_id: int, label_id: int | None, *, gold: bool) -> None:
-    visitor = require("review")
-    store().adjudicate(
-        Adjudication(
-            project_id=project.project_id,
-            sample_id=sample_id,
-            user_id=visitor.user_id,
-            label_id=label_id,
-        )
-    )
-    if gold:
-        store().set_gold(project.project_id, sample_id, label_id)
-    store().log(visitor.name, "decided", f"{project.name}, sample {sample_id}")
-    st.rerun()
+def _desk(project: StoredProject, labels: list[StoredLabel]) -> None:
+    scope = scope_of(store().place, project, account().name)
+    st.caption(GUIDE + (BLIND if project.blind else ""))
+    labeller(desk_data(scope, project, labels, review=True), key=f"review-{scope}")
 
 
 def render() -> None:
@@ -137,8 +83,8 @@ def render() -> None:
         if not store().label_table(project.project_id):
             st.info("**No answers yet.** Annotators give them under Annotate.")
             return
+        _desk(project, labels)
         _agreement(answers, labels, project)
-        _disputes(project, labels)
 
 
 PAGE = DashboardPage("Review", ":material/rule:", "review", 42, render, "review")

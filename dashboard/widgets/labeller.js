@@ -14,6 +14,7 @@ const RECENT = 12;
 const LARGEST = 320; // pixels of the sample on the desk, at most
 const SMALL = 64; // of one among the last answers
 const HISTORY = 50;
+const REVIEWED_AHEAD = 40; // samples on a reviewer's desk
 const PACE_ANSWERS = 50;
 const IDLE_MS = 30000;
 // On the window, because the module itself is loaded again when the page reconnects.
@@ -22,8 +23,9 @@ const desks = (globalThis.fedlensDesks ??= new Map());
 const SKELETON = `<div class="desk">
   <div class="stage"><img class="sample" alt="Synthetic sample to label">
     <div class="hint" hidden></div><div class="empty" role="status" hidden></div></div>
-  <div><div class="labels"></div><div class="tools">
+  <div><div class="given" hidden></div><div class="labels"></div><div class="tools">
     <button type="button" data-act="skip"><kbd>Space</kbd><span>Skip</span></button>
+    <button type="button" data-act="exclude" hidden><kbd>Del</kbd><span>Exclude</span></button>
     <button type="button" data-act="undo"><kbd>U</kbd><span>Undo</span></button>
     <button type="button" data-act="keep" hidden><kbd>Esc</kbd><span>Leave it as it was</span></button>
     <button type="button" data-act="drop" hidden><span>Discard what was refused</span></button>
@@ -33,7 +35,8 @@ const SKELETON = `<div class="desk">
   <div class="foot"><div class="bar"><div></div></div>
     <div class="counts"><span class="progress"></span><span class="pace"></span>
       <span class="unsent" role="status"></span><span class="error" role="alert"></span></div>
-    <div class="recent" aria-label="Your last answers: choose one to change it"></div></div>
+    <div class="recent" role="group" aria-label="Your last answers: choose one to change it"></div></div>
+  <div class="log" hidden></div>
 </div>`;
 
 export default function (component) {
@@ -57,11 +60,12 @@ function create(data) {
     root, data, queue: [], history: [], times: [], marked: new Set(), editing: null, timer: 0,
     busy: false, failures: 0, asked: false, shown: null, seen: 0, drawnLabels: "",
     progress: { total: 0, done: 0, skipped: 0 }, freeAt: null, error: "", refused: false,
-    hungry: false, tab: tabName(data.scope), outbox: loadOutbox(data.scope),
+    hungry: false, painted: null, list: null, tab: tabName(data.scope), outbox: loadOutbox(data.scope),
   };
   desk.onKey = (event) => onKey(desk, event);
   desk.onLeave = () => leave(desk);
   root.addEventListener("click", (event) => onClick(desk, event));
+  if (data.review) prepareReview(desk);
   return desk;
 }
 
@@ -92,8 +96,11 @@ function onKey(desk, event) {
   const label = labelOf(desk, event);
   const onControl = target instanceof Element && target.closest("button, a, summary, [role]");
   const key = event.key.toLowerCase();
-  if (label && event.shiftKey && desk.data.several) mark(desk, label);
+  if (label && event.shiftKey && desk.data.review) answer(desk, label, { gold: true });
+  else if (label && event.shiftKey && desk.data.several) mark(desk, label);
   else if (label && !event.shiftKey) answer(desk, label);
+  else if (key === "delete" && desk.data.review) answer(desk, null);
+  else if (key === " " && !onControl && desk.data.review) later(desk);
   else if (key === " " && !onControl) answer(desk, null);
   else if (key === "u" || key === "backspace") undo(desk);
   else if (key === "escape" && desk.editing !== null) keep(desk);
@@ -118,6 +125,7 @@ function onClick(desk, event) {
   if (!button) return;
   if (event.detail > 0) button.blur(); // after a mouse click, Space is to skip again
   const act = button.dataset.act;
+  if (desk.data.review && onReviewClick(desk, button, event)) return;
   if (button.dataset.label) {
     const label = desk.data.labels.find((one) => String(one.id) === button.dataset.label);
     if (event.shiftKey && desk.data.several) mark(desk, label);
@@ -134,9 +142,10 @@ function mark(desk, label) {
   render(desk);
 }
 
-function answer(desk, label) {
+function answer(desk, label, more = {}) {
   const sample = desk.queue[0];
   if (!sample || desk.shown !== sample.id) return;
+  if (desk.data.review && desk.painted !== sample.id) return; // nobody can have seen it yet
   const field = desk.root.querySelector(".note input");
   const event = {
     uuid: newId(), kind: "answer", sample_id: sample.id, label_id: label ? label.id : null,
@@ -145,6 +154,7 @@ function answer(desk, label) {
     lead_ms: Math.max(0, Math.round(performance.now() - desk.seen)), at: Date.now(),
   };
   field.value = "";
+  if (desk.data.review) decide(sample, event, more);
   desk.queue.shift();
   desk.marked.clear();
   desk.editing = null;
@@ -156,11 +166,14 @@ function answer(desk, label) {
 }
 
 function undo(desk) {
+  if (desk.data.review && desk.editing !== null) return reopen(desk);
   if (desk.editing !== null) return keep(desk);
   const last = desk.history.pop();
   if (!last) return;
   desk.queue = [last.sample, ...desk.queue.filter((one) => one.id !== last.sample.id)];
-  put(desk, { uuid: newId(), kind: "undo", sample_id: last.sample.id, at: Date.now() });
+  const event = { uuid: newId(), kind: "undo", sample_id: last.sample.id, at: Date.now() };
+  if (desk.data.review) takeBack(last.sample, event);
+  put(desk, event);
 }
 
 // An older answer comes back to the screen; it stays in force until another one is given.
@@ -200,7 +213,8 @@ function put(desk, event) {
   desk.outbox.push(event);
   remember(desk.data.scope, event);
   render(desk);
-  if (!desk.failures) schedule(desk, desk.queue.length < LEAST_WANTED / 2 ? 0 : FLUSH_MS);
+  const soon = !desk.data.review && desk.queue.length < LEAST_WANTED / 2;
+  if (!desk.failures) schedule(desk, soon ? 0 : FLUSH_MS);
 }
 
 function schedule(desk, delay) {
@@ -218,7 +232,7 @@ async function sync(desk) {
   desk.busy = true;
   const sent = desk.refused ? [] : desk.outbox.slice(0, BATCH);
   try {
-    receive(desk, await post(desk, "sync", {
+    receive(desk, await post(desk, desk.data.review ? "review" : "sync", {
       events: sent, known: desk.queue.map((one) => one.id), want: wanted(desk), recent: !desk.asked,
     }));
     desk.failures = 0;
@@ -239,13 +253,14 @@ function nextDelay(desk) {
 }
 
 function wanted(desk) {
+  if (desk.data.review) return REVIEWED_AHEAD;
   const second = Date.now() - 1000 * AHEAD_SECONDS;
   const pace = desk.times.filter((time) => time > second).length;
   return Math.max(LEAST_WANTED, Math.min(MOST_WANTED, pace * 2));
 }
 
 async function post(desk, what, body) {
-  const { scope, project } = desk.data;
+  const { opened_on: scope, project } = desk.data;
   let answer;
   try {
     answer = await fetch(`/desk/${project}/${what}`, {
@@ -271,13 +286,14 @@ function receive(desk, said) {
   desk.refused = Boolean(said.error);
   desk.progress = said.progress;
   desk.freeAt = said.free_at;
-  if (said.recent) recall(desk, said.recent);
+  if (said.recent) recall(desk, desk.data.review ? said.recent.map(entryOf) : said.recent);
   const here = new Set(desk.queue.map((one) => one.id));
   for (const event of desk.outbox) if (event.kind === "answer") here.add(event.sample_id);
   for (const one of desk.history) here.add(one.sample.id);
   const fresh = said.queue.filter((one) => !here.has(one.id));
   desk.queue.push(...fresh);
   desk.hungry = fresh.length > 0; // more came, so there may be more to come
+  if (desk.data.review) receiveReview(desk, said);
 }
 
 // After a reload the last answers are the server's; those not sent yet come after them.
@@ -297,6 +313,7 @@ function recall(desk, recent) {
 
 // Others may have these samples now; what is unsent stays in this browser and is sent next time.
 function leave(desk) {
+  if (desk.data.review) return;
   post(desk, "leave", {}).catch(() => {});
 }
 

@@ -18,7 +18,7 @@ from fedlens.dashboard.widgets.display import asset
 from fedlens.store import StoredLabel, StoredProject
 
 # One script to the browser: a component's parts cannot import each other without a bundler.
-SCRIPTS = ("labeller.js", "labeller_drawing.js")
+SCRIPTS = ("labeller.js", "labeller_drawing.js", "labeller_review.js")
 _DESK = st.components.v2.component(
     "fedlens_labeller",
     html="<div></div>",
@@ -27,16 +27,21 @@ _DESK = st.components.v2.component(
 )
 
 
-def desk_data(scope: str, project: StoredProject, labels: Sequence[StoredLabel]) -> dict[str, Any]:
+def desk_data(
+    scope: str, project: StoredProject, labels: Sequence[StoredLabel], *, review: bool = False
+) -> dict[str, Any]:
     """What the desk is told once; everything else it asks for itself.
 
     Args:
         scope: names store, project and annotator; unsent answers are kept under it.
         project: on the desk.
         labels: the project's.
+        review: whether decisions about others' answers are made on it.
     """
     return {
-        "scope": scope,
+        "opened_on": scope,
+        "scope": f"{scope}-review" if review else scope,
+        "review": review,
         "project": project.project_id,
         "several": project.several,
         "labels": [

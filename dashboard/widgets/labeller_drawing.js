@@ -8,9 +8,9 @@ function render(desk) {
   const counts = counted(desk);
   const share = counts.total ? (100 * (counts.done + counts.skipped)) / counts.total : 0;
   find(".bar div").style.width = `${share}%`;
-  find(".progress").textContent = desk.asked
-    ? `${counts.done} labelled, ${counts.skipped} skipped, ${counts.left} left of ${counts.total}`
-    : "";
+  find(".progress").textContent = !desk.asked ? "" : desk.data.review
+    ? `${counts.done} decided, ${counts.left} to decide`
+    : `${counts.done} labelled, ${counts.skipped} skipped, ${counts.left} left of ${counts.total}`;
   find(".pace").textContent = pace(desk.times);
   const unsent = desk.outbox.length;
   find(".unsent").textContent = unsent ? `${unsent} on the way` : desk.error ? "" : "all saved";
@@ -18,10 +18,12 @@ function render(desk) {
   find('[data-act="drop"]').hidden = !desk.refused || !unsent;
   find('[data-act="keep"]').hidden = desk.editing === null;
   find('[data-act="undo"]').disabled = !desk.history.length;
-  for (const button of desk.root.querySelectorAll("[data-label], [data-act=skip]")) {
+  const decides = "[data-label], [data-act=skip], [data-act=exclude]";
+  for (const button of desk.root.querySelectorAll(decides)) {
     button.disabled = !sample;
   }
   drawRecent(desk);
+  if (desk.data.review) drawReview(desk, sample);
   const frame = desk.root.firstChild;
   frame.dataset.sample = sample ? String(sample.id) : "";
   frame.dataset.unsent = String(unsent);
@@ -50,7 +52,11 @@ function showSample(desk, sample) {
     empty.textContent = emptyText(desk);
     desk.shown = null;
   } else if (desk.shown !== sample.id) {
-    image.onload = () => enlarge(image, LARGEST);
+    desk.painted = null;
+    image.onload = () => {
+      enlarge(image, LARGEST);
+      if (desk.data.review) whenPainted(desk, sample.id);
+    };
     image.src = `data:image/png;base64,${sample.png}`;
     desk.shown = sample.id;
     desk.seen = performance.now();
@@ -58,6 +64,9 @@ function showSample(desk, sample) {
 }
 
 function emptyText(desk) {
+  if (desk.data.review && desk.asked && !desk.outbox.length) {
+    return "Nothing to decide: no answers differ.";
+  }
   if (!desk.asked || desk.outbox.length) return "Fetching the next samples…";
   if (!counted(desk).left) return "All done: every sample of this project has your answer. Thank you!";
   const until = desk.freeAt ? new Date(desk.freeAt) : null;
@@ -66,9 +75,9 @@ function emptyText(desk) {
 }
 
 function drawLabels(desk) {
-  const entry = desk.history.find((one) => one.sample.id === desk.editing);
-  const pressed = new Set(entry && entry.label ? [entry.label, ...desk.marked] : desk.marked);
-  const signature = JSON.stringify([desk.data.labels, [...pressed]]);
+  const pressed = pressedLabels(desk);
+  const said = new Set(desk.data.review && desk.queue[0] ? given(desk.queue[0]).keys() : []);
+  const signature = JSON.stringify([desk.data.labels, [...pressed], [...said]]);
   if (signature === desk.drawnLabels) return;
   desk.drawnLabels = signature;
   const box = desk.root.querySelector(".labels");
@@ -77,6 +86,7 @@ function drawLabels(desk) {
     button.type = "button";
     button.dataset.label = String(label.id);
     if (pressed.has(label.id)) button.setAttribute("aria-pressed", "true");
+    if (said.has(label.id)) button.className = "said";
     const key = document.createElement("kbd");
     key.textContent = label.key.toUpperCase();
     const text = document.createElement("span");
@@ -84,6 +94,15 @@ function drawLabels(desk) {
     button.append(key, text);
     return button;
   }));
+}
+
+function pressedLabels(desk) {
+  if (desk.data.review) {
+    const [sample] = desk.queue;
+    return new Set(sample && sample.decided ? [sample.label] : []);
+  }
+  const entry = desk.history.find((one) => one.sample.id === desk.editing);
+  return new Set(entry && entry.label ? [entry.label, ...desk.marked] : desk.marked);
 }
 
 function drawRecent(desk) {
@@ -97,7 +116,7 @@ function drawRecent(desk) {
     const button = document.createElement("button");
     button.type = "button";
     button.dataset.edit = String(sample.id);
-    const name = names.get(label) || "skipped";
+    const name = names.get(label) || (desk.data.review ? "excluded" : "skipped");
     button.title = `Change this answer: ${name}`;
     const image = document.createElement("img");
     image.onload = () => enlarge(image, SMALL);
@@ -113,6 +132,7 @@ function drawRecent(desk) {
 // The server's counts plus what it has not acknowledged yet.
 function counted(desk) {
   const counts = { ...desk.progress };
+  if (desk.data.review) return countedDecisions(desk);
   const waiting = new Map();
   for (const event of desk.outbox) {
     if (event.again) continue;

@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 from fedlens.dashboard.access.auth import AuthMiddleware, SessionTokens
 from fedlens.dashboard.labelling.answers import scope_of
 from fedlens.dashboard.labelling.desk_api import LARGEST_REQUEST, desk_routes
-from fedlens.store import Role, SampleFilter, Store
+from fedlens.store import Annotation, Role, SampleFilter, Store
 
 HEADERS = {"x-fedlens-desk": "1"}
 
@@ -215,3 +215,83 @@ def test_of_a_very_long_list_only_the_first_are_taken(
     body = asked(store, project, events=events)
     said = client(store).post(f"/desk/{project}/sync", json=body, headers=HEADERS).json()
     assert said["acked"] == ["u0", "u1", "u2"]
+
+
+@pytest.fixture
+def differing(store: Store, project: int) -> int:
+    """A sample of the project about which two people differ."""
+    labels = store.labels(project)
+    for place, name in enumerate(("ann", "bob")):
+        user = store.ensure_user(name)
+        sample = store.queue(project, user, 1)[0].sample_id
+        label = labels[place].label_id
+        answer = Annotation(
+            client_uuid=name, project_id=project, sample_id=sample, user_id=user, label_id=label
+        )
+        store.annotate(answer)
+    return sample
+
+
+def review(desk: TestClient, store: Store, project: int, name: str, *events: Any) -> dict[str, Any]:
+    body = asked(store, project, name, events=list(events), recent=True)
+    said: dict[str, Any] = desk.post(f"/desk/{project}/review", json=body, headers=HEADERS).json()
+    return said
+
+
+@pytest.mark.law("access: rights are checked at every action")
+def test_only_roles_that_review_decide(store: Store, project: int, differing: int) -> None:
+    body = asked(store, project, "ann", state="waiting", share=1, uuid="u", expected=1)
+    for path in ("review", "decisions", "agreed", "together"):
+        for role, name, status in (("annotator", "ann", 403), ("reviewer", "rev", 200)):
+            body["scope"] = scope_of(store.place, store.project(project), name)
+            desk = client(store, role, name)  # type: ignore[arg-type]
+            answer = desk.post(f"/desk/{project}/{path}", json=body, headers=HEADERS)
+            assert answer.status_code == status, path
+
+
+def test_a_decision_is_stored_once_and_none_is_overwritten_unseen(
+    store: Store, project: int, differing: int
+) -> None:
+    first, second = client(store, "reviewer", "rev"), client(store, "reviewer", "other")
+    labels = [label.label_id for label in store.labels(project)]
+    (card,) = review(first, store, project, "rev")["queue"]
+    assert (card["id"], card["last"], card["decided"]) == (differing, "", False)
+    assert [one["who"] for one in card["answers"]] == ["", ""], "the project is blind"
+    assert "hint" not in card
+    event = {"uuid": "a", "kind": "answer", "sample_id": differing, "label_id": labels[2]}
+    for _ in range(2):  # sent again, it changes nothing
+        said = review(first, store, project, "rev", event | {"seen": ""})
+        assert (said["acked"], said["stale"]) == (["a"], [])
+    assert [one["label"] for one in said["recent"]] == [labels[2]]
+    late = {"uuid": "b", "kind": "answer", "sample_id": differing, "label_id": labels[5]}
+    said = review(second, store, project, "other", late | {"seen": ""})
+    assert [one["by"] for one in said["stale"]] == ["rev"]
+    assert said["progress"] == {"waiting": 0, "decided": 1}
+    said = review(second, store, project, "other", late | {"uuid": "c", "seen": "a"})
+    assert said["stale"] == [], "one that saw the first decision holds in its place"
+    undo = {"uuid": "d", "kind": "undo", "sample_id": differing, "seen": "c"}
+    assert review(second, store, project, "other", undo)["progress"]["waiting"] == 1
+    assert store.disputed(project) == [differing]
+
+
+@pytest.mark.parametrize(
+    ("path", "changes"),
+    [
+        ("decisions", {"state": "odd"}),
+        ("decisions", {"state": "decided", "label": "x"}),
+        ("agreed", {"share": 0.2}),
+        ("agreed", {"share": True}),
+        ("together", {"share": 1, "uuid": "u", "accept": True, "expected": 7}),
+        ("together", {"share": 1, "uuid": None, "accept": True, "expected": 0}),
+    ],
+)
+def test_odd_reviews_are_refused_in_one_sentence(
+    store: Store, project: int, differing: int, path: str, changes: dict[str, Any]
+) -> None:
+    body = asked(store, project, "rev", **changes)
+    answer = client(store, "reviewer", "rev").post(
+        f"/desk/{project}/{path}", json=body, headers=HEADERS
+    )
+    assert answer.status_code == 503
+    assert len(answer.text) < 300
+    assert store.review_counts(project).decided == 0

@@ -239,10 +239,11 @@ def test_two_annotators_label_a_hundred_samples_with_review_and_export(
         one.close()
     reviewer = Person(browser, served, store, "rev", "reviewer")
     reviewer.page.goto(f"{served.address}/review?project={project}")
-    reviewer.page.get_by_text("To decide").wait_for()
+    reviewer.page.locator(".desk[data-painted]").wait_for()
     (sample,) = store.disputed(project)
-    reviewer.page.get_by_role("button", name="Decide").click()
+    reviewer.page.locator(".given button").first.click()
     reviewer.page.get_by_text("Nothing to decide").wait_for()
+    reviewer.saved()
     assert {one.sample_id for one in store.final_labels(project) if one.decided} == {sample}
     reviewer.page.goto(f"{served.address}/results?project={project}")
     with reviewer.page.expect_download() as download:

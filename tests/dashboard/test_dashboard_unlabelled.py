@@ -9,6 +9,7 @@ import populated
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from fedlens.dashboard.labelling.agreement_tables import class_table, title_of
 from fedlens.dashboard.labelling.project_form import labels_of_names
 from fedlens.store import Annotation, LabelRecord, Store, StoreError
 
@@ -74,10 +75,10 @@ def test_results_of_unlabelled_samples_need_no_classes(
         )
     app = open_page("results")
     assert not app.exception
-    assert "Labels of unlabelled samples" in shown(app)
-    table = app.dataframe[0].value
-    assert table["Samples"].tolist() == ["unlabelled"]
-    assert table["ring"].tolist() == [2]
+    assert title_of(unlabelled.label_table(project)) == "Labels of unlabelled samples"
+    table = class_table(unlabelled.label_table(project), labels)
+    assert table.rows == ["unlabelled"]
+    assert table.counts[0][table.names.index("ring")] == 2
 
 
 def test_people_make_the_label_set_of_unlabelled_samples(

@@ -123,3 +123,10 @@ def test_too_few_labels_of_other_names_teach_no_student(store: Store) -> None:
     small = config.model_copy(update={"data": config.data.model_copy(update={"users": 20})})
     with pytest.raises(StoreError, match="2 class labels and the data 10 classes"):
         label_curve(small, None, store, "labels", epochs=1)  # type: ignore[arg-type]
+
+
+def test_a_sample_on_which_people_agree_teaches_once(store: Store) -> None:
+    project = project_of(store, "class 0", "class 1")
+    say(store, project, "ann", "class 0", "class 1")
+    say(store, project, "bob", "class 0", "class 0")
+    assert taught(store, project) == [(0, 0), (60, 0), (60, 1)]

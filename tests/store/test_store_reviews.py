@@ -139,3 +139,45 @@ def test_decisions_about_other_samples_or_labels_are_refused(desk) -> None:
             store.adjudicate(decision)
     with pytest.raises(StoreError, match="sample_id"):
         store.set_gold(project, 10**6, labels[0])
+
+
+def test_decisions_made_together_follow_agreement_and_are_taken_back_together(desk) -> None:
+    store, project, samples, labels = desk
+    reviewer = store.ensure_user("rev")
+    assert store.agreed(project, 1.0) == (2, 1)
+
+    def by(uuid_: str) -> Adjudication:
+        return Adjudication(
+            project_id=project, sample_id=0, user_id=reviewer, label_id=None, client_uuid=uuid_
+        )
+
+    with pytest.raises(StoreError, match="look again"):
+        store.decide_together(by("a"), share=1.0, accept=True, expected=3)
+    for _ in range(2):  # sent again, it changes nothing
+        assert store.decide_together(by("a"), share=1.0, accept=True, expected=2) == 2
+    assert store.decide_together(by("b"), share=1.0, accept=False, expected=1) == 1
+    finals = {one.sample_id: (one.label_id, one.decided) for one in store.final_labels(project)}
+    assert finals == {
+        samples[0]: (labels[0], True),
+        samples[1]: (None, True),
+        samples[2]: (labels[0], True),
+    }
+    later = Adjudication(
+        project_id=project, sample_id=samples[0], user_id=reviewer, label_id=labels[1]
+    )
+    assert store.adjudicate(later, gold=True)
+    assert store.reopen_together(by("c"), "a") == 1, "what was decided anew since holds"
+    assert store.list_reviewed(project, "decided") == (2, [samples[0], samples[1]])
+    assert store.list_reviewed(project, "agreed") == (1, [samples[2]])
+    assert store.list_reviewed(project, "decided", label_id=labels[1]) == (1, [samples[0]])
+    back = Adjudication(
+        project_id=project,
+        sample_id=samples[0],
+        user_id=reviewer,
+        label_id=None,
+        reopens=True,
+    )
+    assert store.adjudicate(back, seen=later.client_uuid)
+    assert store.gold(project) == {}, "a sample that is open again is no gold"
+    finals = {one.sample_id: (one.label_id, one.decided) for one in store.final_labels(project)}
+    assert finals[samples[0]] == (labels[0], False), "its answers count again"

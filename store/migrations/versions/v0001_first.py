@@ -292,7 +292,10 @@ _table(
     _column("sample_id", refers="samples.sample_id"),
     _column("user_id", refers="users.user_id"),
     _column("label_id", refers="labels.label_id", nullable=True),
-    *_given("note"),
+    *_given("note", "client_uuid"),
+    *_given("reopens", kind=sa.Boolean),
+    *_given("created_at", kind=_TIME),
+    sa.UniqueConstraint("client_uuid", "sample_id"),
     sa.Index(None, "project_id", "sample_id"),
 )
 _table(
