@@ -10,6 +10,8 @@ from statistics import median
 import numpy as np
 from scipy.stats import chi2
 
+from fedlens.diagnosis.agreement import agreement
+from fedlens.diagnosis.deviation import deviation_of
 from fedlens.diagnosis.evidence import observed_of
 from fedlens.diagnosis.fitting import (
     MOST,
@@ -20,12 +22,21 @@ from fedlens.diagnosis.fitting import (
     strongest,
     unexplained,
 )
-from fedlens.diagnosis.hypotheses import Hypothesis, library
+from fedlens.diagnosis.hypotheses import Hypothesis, hypotheses_of, library
 from fedlens.diagnosis.inquiry import Inquiry, OnStage, OnStep, fitting_records
 from fedlens.diagnosis.model import LinearModel
 from fedlens.diagnosis.reference import Reference
-from fedlens.diagnosis.report import Alternative, Diagnosis, FoundFault, Omnibus, ReferenceFit
+from fedlens.diagnosis.report import (
+    NO_NAME,
+    UNEXPLAINED,
+    Alternative,
+    Diagnosis,
+    FoundFault,
+    Omnibus,
+    ReferenceFit,
+)
 from fedlens.diagnosis.surprises import UNNAMED
+from fedlens.models.faults.protocol import Fault
 from fedlens.models.probes.asking import parse_probe
 from fedlens.server.round.releases import ArchivedRelease
 
@@ -88,6 +99,7 @@ def diagnose(
     reference: Reference,
     *,
     before: Sequence[ArchivedRelease] = (),
+    more: Sequence[Fault] = (),
     on_step: OnStep | None = None,
     on_stage: OnStage | None = None,
     guessed: bool = False,
@@ -98,6 +110,7 @@ def diagnose(
         releases: what the run kept.
         reference: records of the users' kind without faults; with ``before``, samples of that run.
         before: what an earlier run kept, to look at the difference alone.
+        more: faults beside those of the library.
         on_step: told how far it is.
         on_stage: told what it turns to.
         guessed: whether how many users a release is of is a guess, as on a side of a split.
@@ -113,9 +126,9 @@ def diagnose(
     reference.check(first.shape, first.classes)
     begin("fits")
     records = fitting_records(observed_of(releases), reference)
-    inquiry = Inquiry(
-        observed, reference, records, library(reference.shape, reference.classes), on_step
-    )
+    tried = library(reference.shape, reference.classes)
+    tried += hypotheses_of(more, reference.shape, reference.classes)
+    inquiry = Inquiry(observed, reference, records, tried, on_step)
     return concluded(inquiry, reference, begin)
 
 
@@ -129,16 +142,60 @@ def concluded(inquiry: Inquiry, reference: Reference, begin: OnStage = _unheard)
     smallest = by_fault(inquiry, inquiry.model())  # before more of them are added
     taken = _taken(inquiry)
     begin("omnibus")
-    rest = unexplained(inquiry.model(), [one.place for one in taken], inquiry.named)
+    model, places = inquiry.model(), [one.place for one in taken]
+    rest = unexplained(model, places, inquiry.named)
     fit = judged(reference, rest, len(taken))
+    explained = explains(rest.p_value, agreement(inquiry, places))
+    findings: tuple[FoundFault, ...] = ()
+    if fit.fits:
+        found = findings_of(inquiry, taken) if explained else [unnamed(inquiry, model, taken, rest)]
+        findings = tuple(found)
     return Diagnosis(
-        findings=tuple(findings_of(inquiry, taken)) if fit.fits else (),
+        findings=findings,
         omnibus=Omnibus(rest.p_value),
         smallest_detectable=smallest,
         reference=fit,
         releases=inquiry.observed.tasks,
         hypotheses=inquiry.named,
         records_per_user=inquiry.reference.records,
+        deviation=None if explained and fit.fits else deviation_of(inquiry, model),
+    )
+
+
+AGREED = 1e-3
+"""The p value below which parts of the sums tell different shares of what was found."""
+
+
+def explains(left: float, agreed: float) -> bool:
+    """Whether what was found, or that there is nothing, explains what was seen.
+
+    Args:
+        left: p value of the omnibus test.
+        agreed: p value of a test that all parts of the sums tell the same shares.
+    """
+    return left > UNEXPLAINED and agreed > AGREED
+
+
+def unnamed(
+    inquiry: Inquiry, model: LinearModel, taken: Sequence[Taken], rest: Unexplained
+) -> FoundFault:
+    """Something that no fault of the library explains, with the one that it looks most like."""
+    z = left_over(model, []).z[: inquiry.named]
+    first = taken[0] if taken else Taken(int(np.argmax(z)), (), rest.p_value)
+    like = inquiry.hypotheses[first.place]
+    share = float(joint_shares(model, [first.place]).values[0])
+    return FoundFault(
+        "",
+        f"{NO_NAME}; it looks most like {like.said}",
+        None,
+        min(1.0, max(0.0, share)),
+        None,
+        None,
+        min(first.q_value, rest.p_value),
+        first.classes or tuple(range(inquiry.classes)) * (inquiry.classes > 1),
+        (),
+        question_of(like, first.classes, inquiry.classes) or "recognised" * (inquiry.classes > 1),
+        like=like.fault.name,
     )
 
 
@@ -208,23 +265,31 @@ def _finding(
     alternatives: tuple[Alternative, ...],
     total: int,
 ) -> FoundFault:
-    amount = one.variant.amount if one.fault.measure else None
     share = min(1.0, max(0.0, float(share)))
-    question = one.fault.question(amount, classes, total)
-    if total < 2 and question and parse_probe(question).about_labels:
-        question = ""
     return FoundFault(
         one.fault.name,
         one.said,
-        amount,
+        one.variant.amount if one.fault.measure else None,
         share,
         *interval,
         q,
         classes,
         alternatives,
-        question,
+        question_of(one, classes, total),
         one.fault.otherwise,
     )
+
+
+def question_of(one: Hypothesis, classes: tuple[int, ...], total: int) -> str:
+    """The probe that tells whether it is this fault; empty where there is none.
+
+    Args:
+        one: the fault.
+        classes: where it shows.
+        total: number of classes; of data without labels nothing is asked that needs them.
+    """
+    question = one.fault.question(one.variant.amount if one.fault.measure else None, classes, total)
+    return "" if total < 2 and question and parse_probe(question).about_labels else question
 
 
 def alternatives_of(

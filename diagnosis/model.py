@@ -78,6 +78,18 @@ class LinearModel:
 
 
 @dataclass(frozen=True)
+class Parts:
+    """What parts of a release say of some hypotheses; hypothesis by hypothesis, part by part."""
+
+    found: Vector
+    """[hypotheses x parts]: products with what is observed less the sound mean."""
+    products: Square
+    """[hypotheses x parts, hypotheses]: unbiased products with the hypotheses' directions."""
+    covariance: Square
+    """Of ``found``."""
+
+
+@dataclass(frozen=True)
 class Disturbance:
     """What moves a release besides faults and privacy noise, one standard deviation a row."""
 
@@ -175,9 +187,7 @@ class Geometry:
             seen: its projection, float64 [vectors].
             difference: whether the sound mean is in it no more.
         """
-        if self._still is None:
-            self._still = self._filters()
-        still, count, gram = self._still, self._count, self._gram
+        still, count, gram = self._filtered(), self._count, self._gram
         rest_one, rest_other = (
             (seen, seen) if difference else (seen - gram[count], seen - gram[count + 1])
         )
@@ -189,6 +199,52 @@ class Geometry:
             leading=still.leading,
             variances=still.variances,
         )
+
+    def parts(
+        self, places: Sequence[int], value: Matrix, starts: NDArray[np.int64], *, difference: bool
+    ) -> Parts:
+        """What parts of one release say of some hypotheses, each by its own filter.
+
+        Args:
+            places: of the hypotheses.
+            value: the release, float32 [P].
+            starts: where each part begins, ascending from 0.
+            difference: whether the sound mean is in it no more.
+        """
+        still = self._filtered()
+        by_one, by_other = (self._mixed(each[list(places)]) for each in (still.one, still.other))
+        one, other, drifts_one, drifts_other = self._vectors[:4]
+        base = np.zeros((2, 1), np.float32) if difference else self._vectors[4]
+        own = np.stack([self._vectors[5 + place] for place in places])
+
+        def told(filters: Matrix, shown: Matrix) -> Square:
+            sums = [np.add.reduceat(row * shown, starts, axis=-1).T for row in filters]
+            return np.concatenate(sums).astype(float)
+
+        drift = (told(by_one, drifts_other) + told(by_other, drifts_one)) / 2
+        covariance = _noise_by_part((by_one + by_other) / 2, starts) + drift @ drift.T
+        for chance in (told(by_one, other), told(by_other, one)):
+            covariance = covariance + chance @ chance.T / 2
+        seen = told(by_one, (value - base[1])[None]) + told(by_other, (value - base[0])[None])
+        return Parts(
+            found=seen[:, 0] / 2,
+            products=(told(by_one, own[:, 1]) + told(by_other, own[:, 0])) / 2,
+            covariance=covariance,
+        )
+
+    def _mixed(self, coefficients: Square) -> Matrix:
+        """Sums of all vectors with such coefficients [k, vectors], [k, P]."""
+        ends = np.cumsum([len(part) for part in self._vectors])[:-1]
+        pieces = zip(np.split(coefficients, ends, axis=1), self._vectors, strict=True)
+        mixed = [piece.astype(np.float32) @ part for piece, part in pieces]
+        found: Matrix = np.sum(mixed, axis=0)
+        return found
+
+    def _filtered(self) -> _Still:
+        """The filters, made once for all releases."""
+        if self._still is None:
+            self._still = self._filters()
+        return self._still
 
     def _filters(self) -> _Still:
         """Each hypothesis through the filter by which it shows most over what disturbs it."""
@@ -257,6 +313,18 @@ class Geometry:
         own = ridge * np.eye(len(disturbing)) + gram[np.ix_(disturbing, disturbing)]
         found[:, disturbing] = -np.linalg.solve(own, gram[np.ix_(disturbing, rows)]).T
         return found
+
+
+def _noise_by_part(filters: Matrix, starts: NDArray[np.int64]) -> Square:
+    """Covariance of privacy noise in what filters [k, P] say, part by part: parts share none."""
+    count, parts = len(filters), len(starts)
+    found = np.zeros((count, parts, count, parts))
+    places = np.arange(parts)
+    for one in range(count):
+        for other in range(count):
+            shared = np.add.reduceat(filters[one] * filters[other], starts)
+            found[one, places, other, places] = shared
+    return found.reshape(count * parts, count * parts)
 
 
 @dataclass(frozen=True)
