@@ -222,7 +222,8 @@ class Geometry:
             return np.concatenate(sums).astype(float)
 
         drift = (told(by_one, drifts_other) + told(by_other, drifts_one)) / 2
-        covariance = _noise_by_part((by_one + by_other) / 2, starts) + drift @ drift.T
+        middle = ((by_one + by_other) / 2).astype(np.float32)
+        covariance = _noise_by_part(middle, starts) + drift @ drift.T
         for chance in (told(by_one, other), told(by_other, one)):
             covariance = covariance + chance @ chance.T / 2
         seen = told(by_one, (value - base[1])[None]) + told(by_other, (value - base[0])[None])

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 from torch.nn import functional as F
@@ -113,7 +114,7 @@ def _jpeg(quality: int) -> Change:
     return change
 
 
-def _coded(plane: np.ndarray[tuple[int, ...], np.dtype[np.uint8]], quality: int) -> np.ndarray:  # type: ignore[type-arg]
+def _coded(plane: NDArray[np.uint8], quality: int) -> NDArray[np.uint8]:
     buffer = io.BytesIO()
     Image.fromarray(plane).save(buffer, format="JPEG", quality=quality)
     return np.asarray(Image.open(buffer))
