@@ -28,6 +28,7 @@ from fedlens.diagnosis.model import LinearModel
 from fedlens.diagnosis.reference import Reference
 from fedlens.diagnosis.report import (
     NO_NAME,
+    TOO_WEAK,
     UNEXPLAINED,
     Alternative,
     Diagnosis,
@@ -146,24 +147,31 @@ def concluded(inquiry: Inquiry, reference: Reference, begin: OnStage = _unheard)
     rest = unexplained(model, places, inquiry.named)
     fit = judged(reference, rest, len(taken))
     explained = explains(rest.p_value, agreement(inquiry, places))
-    findings: tuple[FoundFault, ...] = ()
-    if fit.fits:
-        found = findings_of(inquiry, taken) if explained else [unnamed(inquiry, model, taken, rest)]
-        findings = tuple(found)
+    findings: list[FoundFault] = []
+    if fit.fits and explained:
+        findings = findings_of(inquiry, taken)
+    elif fit.fits:
+        first = taken[0] if taken else _nearest(inquiry, model, rest)
+        findings = [unnamed(inquiry, first, NO_NAME)]
+    known = fit.fits and all(one.named for one in findings)
     return Diagnosis(
-        findings=findings,
+        findings=tuple(findings),
         omnibus=Omnibus(rest.p_value),
         smallest_detectable=smallest,
         reference=fit,
         releases=inquiry.observed.tasks,
         hypotheses=inquiry.named,
         records_per_user=inquiry.reference.records,
-        deviation=None if explained and fit.fits else deviation_of(inquiry, model),
+        deviation=None if known else deviation_of(inquiry, model),
     )
 
 
-AGREED = 1e-3
-"""The p value below which parts of the sums tell different shares of what was found."""
+AGREED = 0.01
+"""The p value up to which parts of the sums tell different shares of what was found."""
+NAMED = 1e-8
+"""The largest q value of a finding with a name. A fault that is in no library shows as one that it
+resembles, though less than that one would: in a tenth of a thousand users by q values down to this.
+So much evidence is needed before what does not fit would have been seen too."""
 
 
 def explains(left: float, agreed: float) -> bool:
@@ -176,25 +184,34 @@ def explains(left: float, agreed: float) -> bool:
     return left > UNEXPLAINED and agreed > AGREED
 
 
-def unnamed(
-    inquiry: Inquiry, model: LinearModel, taken: Sequence[Taken], rest: Unexplained
-) -> FoundFault:
-    """Something that no fault of the library explains, with the one that it looks most like."""
+def _nearest(inquiry: Inquiry, model: LinearModel, rest: Unexplained) -> Taken:
+    """The hypothesis that what is left looks most like, where none was needed."""
     z = left_over(model, []).z[: inquiry.named]
-    first = taken[0] if taken else Taken(int(np.argmax(z)), (), rest.p_value)
-    like = inquiry.hypotheses[first.place]
-    share = float(joint_shares(model, [first.place]).values[0])
+    every = tuple(range(inquiry.classes)) * (inquiry.classes > 1)
+    return Taken(int(np.argmax(z)), every, rest.p_value)
+
+
+def unnamed(inquiry: Inquiry, taken: Taken, why: str) -> FoundFault:
+    """What may be no fault of the library, with the one that it looks most like.
+
+    Args:
+        inquiry: with what was observed.
+        taken: the hypothesis that it looks most like.
+        why: it has no name, in words.
+    """
+    like = inquiry.hypotheses[taken.place]
+    share = float(joint_shares(inquiry.model(), [taken.place]).values[0])
+    question = question_of(like, taken.classes, inquiry.classes)
     return FoundFault(
-        "",
-        f"{NO_NAME}; it looks most like {like.said}",
-        None,
-        min(1.0, max(0.0, share)),
-        None,
-        None,
-        min(first.q_value, rest.p_value),
-        first.classes or tuple(range(inquiry.classes)) * (inquiry.classes > 1),
-        (),
-        question_of(like, first.classes, inquiry.classes) or "recognised" * (inquiry.classes > 1),
+        fault="",
+        says=f"{why}; it looks most like {like.said}",
+        amount=None,
+        share=min(1.0, max(0.0, share)),
+        low=None,
+        high=None,
+        q_value=taken.q_value,
+        classes=taken.classes,
+        probe=question or "recognised" * (inquiry.classes > 1),
         like=like.fault.name,
     )
 
@@ -239,10 +256,12 @@ def judged(reference: Reference, rest: Unexplained, found: int) -> ReferenceFit:
 
 
 def findings_of(inquiry: Inquiry, taken: Sequence[Taken]) -> list[FoundFault]:
-    """What was taken up, fitted together."""
+    """What was taken up, fitted together; of what is too weak for a name the surest alone."""
     model, places = inquiry.model(), [one.place for one in taken]
+    if not taken:
+        return []
     shares = joint_shares(model, places)
-    return [
+    named = [
         _finding(
             inquiry.hypotheses[one.place],
             shares.values[i],
@@ -253,7 +272,10 @@ def findings_of(inquiry: Inquiry, taken: Sequence[Taken]) -> list[FoundFault]:
             inquiry.classes,
         )
         for i, one in enumerate(taken)
+        if one.q_value <= NAMED
     ]
+    weak = [one for one in taken if one.q_value > NAMED]
+    return named + [unnamed(inquiry, one, TOO_WEAK) for one in weak[:1]]
 
 
 def _finding(

@@ -92,6 +92,7 @@ UNEXPLAINED = 0.02
 """The omnibus test's p value up to which something is left that no finding explains: a reference
 differs a little from users in ways that no model knows, so that p values come out too small."""
 NO_NAME = "something that no fault of the library explains"
+TOO_WEAK = "something too weak to be told from what the library does not hold"
 
 
 @dataclass(frozen=True)
@@ -121,10 +122,7 @@ class Diagnosis:
         if first is None:
             return ""
         where = f"; images are {self.deviation.where}" if self.deviation else ""
-        return (
-            f"something changed in about {first.share:.0%} of users that no fault of the library "
-            f"explains; it looks most like {first.like}{where}"
-        )
+        return f"in about {first.share:.0%} of users: {first.says}{where}"
 
     def to_json(self) -> dict[str, Any]:
         """As a JSON object; None for what is infinite."""
