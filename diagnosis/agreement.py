@@ -33,12 +33,16 @@ def agreement(inquiry: Inquiry, places: Sequence[int]) -> float:
     if not places:
         return 1.0
     observed = inquiry.observed
-    widths = [len(one.value) for one in observed.evidence]
-    starts = part_starts(widths, inquiry.classes)
     parts = inquiry.geometry.parts(
-        list(places), observed.value, starts, difference=observed.difference
+        list(places), observed.value, parts_of(inquiry), difference=observed.difference
     )
     return disagreement(parts, len(places))
+
+
+def parts_of(inquiry: Inquiry) -> NDArray[np.int64]:
+    """Where each class of each task begins in what is observed."""
+    widths = [len(one.value) for one in inquiry.observed.evidence]
+    return part_starts(widths, inquiry.classes)
 
 
 def part_starts(widths: Sequence[int], classes: int) -> NDArray[np.int64]:

@@ -130,6 +130,7 @@ class Geometry:
         self._base, self._count = base, int(ends[-1])
         self._vectors.append(np.stack([base.one, base.other]))
         self._gram = np.zeros((0, 0))
+        self._factors: Vector | None = None
         self._still: _Still | None = None
         self._extend(0)
 
@@ -156,10 +157,10 @@ class Geometry:
     def rescaled(self, factors: Vector) -> Geometry:
         """The same with every vector, in the order of `gram`, times a factor of its own.
 
-        It has products alone: nothing can be added to it or projected.
+        Nothing can be added to it; releases are projected by this one, times the factors.
         """
         made = copy(self)
-        made._vectors, made._gram = [], self._gram * np.outer(factors, factors)
+        made._factors, made._gram = factors, self._gram * np.outer(factors, factors)
         made._still = None
         return made
 
@@ -213,9 +214,9 @@ class Geometry:
         """
         still = self._filtered()
         by_one, by_other = (self._mixed(each[list(places)]) for each in (still.one, still.other))
-        one, other, drifts_one, drifts_other = self._vectors[:4]
-        base = np.zeros((2, 1), np.float32) if difference else self._vectors[4]
-        own = np.stack([self._vectors[5 + place] for place in places])
+        one, other, drifts_one, drifts_other, base = map(self._scaled, range(5))
+        base = 0 * base if difference else base
+        own = np.stack([self._scaled(5 + place) for place in places])
 
         def told(filters: Matrix, shown: Matrix) -> Square:
             sums = [np.add.reduceat(row * shown, starts, axis=-1).T for row in filters]
@@ -233,11 +234,22 @@ class Geometry:
             covariance=covariance,
         )
 
+    def _ends(self) -> NDArray[np.int64]:
+        found: NDArray[np.int64] = np.cumsum([len(part) for part in self._vectors])
+        return found
+
+    def _scaled(self, number: int) -> Matrix:
+        """One lot of vectors, times their factors."""
+        own, last = self._vectors[number], self._ends()[number]
+        if self._factors is None:
+            return own
+        return own * self._factors[last - len(own) : last, None].astype(np.float32)
+
     def _mixed(self, coefficients: Square) -> Matrix:
         """Sums of all vectors with such coefficients [k, vectors], [k, P]."""
-        ends = np.cumsum([len(part) for part in self._vectors])[:-1]
-        pieces = zip(np.split(coefficients, ends, axis=1), self._vectors, strict=True)
-        mixed = [piece.astype(np.float32) @ part for piece, part in pieces]
+        scaled = coefficients if self._factors is None else coefficients * self._factors
+        pieces = np.split(scaled.astype(np.float32), self._ends()[:-1], axis=1)
+        mixed = [piece @ part for piece, part in zip(pieces, self._vectors, strict=True)]
         found: Matrix = np.sum(mixed, axis=0)
         return found
 

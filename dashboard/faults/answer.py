@@ -130,8 +130,8 @@ class DiagnosisAnswer:
 
     @property
     def unexplained(self) -> bool:
-        """Whether something is left that no finding explains."""
-        return self.omnibus <= UNEXPLAINED
+        """Whether something was found that has no name."""
+        return any(not one.named for one in self.findings)
 
     @property
     def hint(self) -> str:
@@ -146,8 +146,6 @@ class DiagnosisAnswer:
             return f"{first.says} in {about}{percent(first.share)} of users{rest}"
         if self.too_noisy:
             return "Too noisy to judge"
-        if self.unexplained:
-            return "Something unexplained, no known fault"
         return "No fault found"
 
 

@@ -137,8 +137,8 @@ def describe_alternatives(finding: DiagnosedFault) -> str:
 def describe_remainder(answer: DiagnosisAnswer) -> str:
     """What the omnibus test says."""
     p = f"p = {answer.omnibus:.2g}; {UNEXPLAINED:g} or less is a sign"
-    if any(not one.named for one in answer.findings):
-        return f"What was seen fits no fault of the library, nor several of them together ({p})."
+    if answer.unexplained:
+        return f"What was seen cannot be put down to faults of the library alone ({p})."
     after = "beyond the findings" if answer.findings else "at all"
     return f"No sign of anything else {after} ({p})."
 
@@ -150,9 +150,9 @@ def describe_next_steps(answer: DiagnosisAnswer) -> str:
             "Choose a reference of the same kind: the test images of the same data set, or an "
             "earlier run of the same federation."
         )
-    if any(not one.named for one in answer.findings):
+    if answer.unexplained:
         return (
-            "Do not look for the fault that it resembles. Look at where images differ and at the "
+            "Do not look only for the fault that it resembles. Look at where images differ and at the "
             "faithful samples, and compare with an earlier run. If you have an idea, write it down "
             "as a fault and try it: fedlens diagnose RUN --fault-from my_fault.py, or --fault "
             "rotate90+dim for two that come together."
