@@ -174,6 +174,27 @@ resembles, though less than that one would: in a tenth of a thousand users by q 
 So much evidence is needed before what does not fit would have been seen too."""
 
 
+ALIKE = 0.5
+"""Of the share of a finding with a name: where another change of images without one is in more of
+the users than so much of it, the two may be one fault that is in no library."""
+
+
+def sure_names(
+    q_values: Sequence[float], shares: Sequence[float], kinds: Sequence[str]
+) -> list[bool]:
+    """Which findings have a name, where together they explain what was seen.
+
+    Args:
+        q_values: of the findings.
+        shares: of the users, fitted together.
+        kinds: what each changes, as `Fault.kind` says.
+    """
+    pairs = zip(q_values, shares, kinds, strict=True)
+    weak = [share for q, share, kind in pairs if q > NAMED and kind == "image"]
+    most = max(weak, default=0.0)
+    return [q <= NAMED and ALIKE * s >= most for q, s in zip(q_values, shares, strict=True)]
+
+
 def explains(left: float, agreed: float) -> bool:
     """Whether what was found, or that there is nothing, explains what was seen.
 
@@ -261,6 +282,8 @@ def findings_of(inquiry: Inquiry, taken: Sequence[Taken]) -> list[FoundFault]:
     if not taken:
         return []
     shares = joint_shares(model, places)
+    kinds = [inquiry.hypotheses[place].fault.kind for place in places]
+    sure = sure_names([one.q_value for one in taken], shares.values.tolist(), kinds)
     named = [
         _finding(
             inquiry.hypotheses[one.place],
@@ -272,9 +295,9 @@ def findings_of(inquiry: Inquiry, taken: Sequence[Taken]) -> list[FoundFault]:
             inquiry.classes,
         )
         for i, one in enumerate(taken)
-        if one.q_value <= NAMED
+        if sure[i]
     ]
-    weak = [one for one in taken if one.q_value > NAMED]
+    weak = [one for one, name in zip(taken, sure, strict=True) if not name]
     return named + [unnamed(inquiry, one, TOO_WEAK) for one in weak[:1]]
 
 

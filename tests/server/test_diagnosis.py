@@ -193,15 +193,11 @@ def test_sound_users_are_left_in_peace(released, said):
     assert found.findings == () and found.reference.fits and found.omnibus.p_value > 1e-3
 
 
-HALF_MIRROR = Fault(
-    "half_mirror",
-    "a right half that mirrors the left one",
-    image=lambda x, _: torch.cat([x[..., : x.shape[3] // 2], x[..., : x.shape[3] // 2].flip(3)], 3),
-)
+VEIL = Fault("veil", "black that is grey", image=lambda images, _: 0.65 * images + 0.35)
 
 
 def test_a_fault_that_is_in_no_library_gets_no_name(released, said):
-    found = said(released(HALF_MIRROR, 0.4))
+    found = said(released(VEIL, 0.3))
     (first,) = found.findings
     assert not first.named and first.fault == "" and first.like in FAULTS
     assert first.low is None and first.high is None and 0 < first.share <= 1
@@ -215,15 +211,14 @@ def test_a_fault_that_is_in_no_library_gets_no_name(released, said):
         for key in ("before", "after", "change")
     )
     assert before.shape == after.shape == (*change.shape[:3],) and change.shape[3] == 3
-    moved = np.abs(after.astype(float) - before).mean((0, 1))
-    assert moved[15:].sum() > moved[:13].sum()  # it is the right half that differs
+    assert after.mean() > before.mean() + 5 and kept["deviation"]["where"].startswith("brighter")
 
 
 def test_a_fault_of_ones_own_and_a_composed_one_get_their_names(released, asked, reference):
     both = FAULTS["rotate90+dim"]
-    tried = few((1, 28, 28), 10) + hypotheses_of([HALF_MIRROR, both], (1, 28, 28), 10)
+    tried = few((1, 28, 28), 10) + hypotheses_of([VEIL, both], (1, 28, 28), 10)
     inquiry = Inquiry(observed_of(asked), reference, RECORDS, tried)
-    for fault in (HALF_MIRROR, both):
+    for fault in (VEIL, both):
         seen = observing(inquiry, observed_of(released(fault, 0.4)))
         found = concluded(seen, reference)
         assert found.findings[0].fault == fault.name and found.deviation is None

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from fedlens.diagnosis.deviation import Deviation, describe_place
-from fedlens.diagnosis.diagnose import FOREIGN
+from fedlens.diagnosis.diagnose import FOREIGN, sure_names
 from fedlens.diagnosis.fitting import (
     LeftOver,
     _by_chance_left,
@@ -121,6 +121,13 @@ def test_an_answer_says_what_no_fault_explains():
     assert words.startswith("in about 30% of users: something")
     assert words.endswith("images are darker most below left")
     assert said((unknown,), place).to_json()["unexplained"] == words
+
+
+def test_a_name_is_sure_and_no_other_change_of_images_is_as_large():
+    assert sure_names([1e-20, 1e-12], [0.3, 0.1], ["image", "label"]) == [True, True]
+    assert sure_names([1e-20, 1e-3], [0.3, 0.04], ["image", "image"]) == [True, False]
+    assert sure_names([1e-20, 1e-3], [0.06, 0.04], ["image", "image"]) == [False, False]
+    assert sure_names([1e-20, 1e-3], [0.06, 0.04], ["image", "label"]) == [True, False]
 
 
 def test_a_place_is_said_in_words():

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedlens.diagnosis.agreement import disagreement, parts_of
-from fedlens.diagnosis.diagnose import NAMED, by_fault, explains, judged
+from fedlens.diagnosis.diagnose import by_fault, explains, judged, sure_names
 from fedlens.diagnosis.expected import Matrix
 from fedlens.diagnosis.fitting import (
     joint_shares,
@@ -116,14 +116,19 @@ class NoisyDraws:
         fits = judged(self._reference, rest, len(taken)).fits
         agreed = self._agreed([kept[place] for place in places], release)
         sure = fits and explains(rest.p_value, agreed)
-        named = [i for i, (_, q) in enumerate(taken) if sure and q <= NAMED]
-        shares = joint_shares(model, places) if named else None
+        shares = joint_shares(model, places) if places else None
+        named: list[int] = []
+        if shares is not None and sure:
+            kinds = [self._inquiry.hypotheses[kept[place]].fault.kind for place in places]
+            names_hold = sure_names([q for _, q in taken], shares.values.tolist(), kinds)
+            named = [i for i, holds in enumerate(names_hold) if holds]
+        weak = [place for i, place in enumerate(places) if i not in named]
         z = left_over(model, []).z[:count]
-        like = names[places[len(named)] if places[len(named) :] else int(np.argmax(z))]
+        like = names[weak[0] if weak else int(np.argmax(z))]
         return DrawnDiagnosis(
             tuple(names[places[i]] for i in named),
-            () if shares is None else tuple(float(shares.values[i]) for i in named),
-            () if shares is None else tuple(shares.interval(i) for i in named),
+            tuple(float(shares.values[i]) for i in named) if shares else (),
+            tuple(shares.interval(i) for i in named) if shares else (),
             rest.p_value,
             fits,
             names[places[0]] if places else "",
