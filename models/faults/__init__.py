@@ -7,9 +7,11 @@ come one after the other have a name too: ``rotate90+dim``.
 
 from __future__ import annotations
 
+from fedlens.foundation.registry import Registry
 from fedlens.models.faults.library import FaultLibrary
+from fedlens.models.faults.protocol import Fault
 
-FAULTS = FaultLibrary(
+FAULTS: Registry[Fault] = FaultLibrary(
     "fault",
     "fedlens.faults",
     {

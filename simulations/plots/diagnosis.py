@@ -34,9 +34,9 @@ def plot_diagnosis(diagnosis: Diagnosis, path: Path) -> None:
     if below is None or not more:
         _draw_shares(figure, diagnosis)
     else:
-        upper, lower = figure.subfigures(2, height_ratios=(height, more))
-        _draw_shares(upper, diagnosis)
-        _draw_deviation(lower, below)
+        parts = np.ravel(np.asarray(figure.subfigures(2, height_ratios=(height, more))))
+        _draw_shares(parts[0], diagnosis)
+        _draw_deviation(parts[1], below)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=110)
 

@@ -85,4 +85,5 @@ class Crowd:
         return np.concatenate([self._grouped(block.once(planted)) for block in self._blocks])
 
     def _grouped(self, updates: Matrix) -> Matrix:
-        return updates.reshape(-1, self._group, updates.shape[1]).mean(1)
+        found: Matrix = updates.reshape(-1, self._group, updates.shape[1]).mean(1)
+        return found

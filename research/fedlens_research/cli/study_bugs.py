@@ -40,8 +40,9 @@ def add_bugs_parser(tables: argparse._SubParsersAction[argparse.ArgumentParser])
     add(
         "--names",
         action="store_true",
-        help="whether names are right: 45 faults that stand in no library beside the library's, at "
-        "10 and 30%% of the users, natural writers too where their files are there; prints a table",
+        help="whether names are right: 45 faults that stand in no library beside the library's, in "
+        "a tenth and three tenths of the users, natural writers too where their files are there; "
+        "prints a table",
     )
     add("--part", choices=PARTS, help="what is measured (default: all, or draws with --quick)")
     add(
