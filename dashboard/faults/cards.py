@@ -152,9 +152,9 @@ def describe_next_steps(answer: DiagnosisAnswer) -> str:
         )
     if answer.unexplained:
         return (
-            "Do not look only for the fault that it resembles. Look at where images differ and at the "
-            "faithful samples, and compare with an earlier run. If you have an idea, write it down "
-            "as a fault and try it: fedlens diagnose RUN --fault-from my_fault.py, or --fault "
+            "Do not look only for the fault that it resembles. Look at where images differ and at "
+            "the faithful samples, and compare with an earlier run. If you have an idea, write it "
+            "down as a fault and try it: fedlens diagnose RUN --fault-from my_fault.py, or --fault "
             "rotate90+dim for two that come together."
         )
     if answer.findings:
