@@ -88,7 +88,7 @@ class Omnibus:
     p_value: float
 
 
-UNEXPLAINED = 0.02
+UNEXPLAINED = 0.01
 """The omnibus test's p value up to which something is left that no finding explains: a reference
 differs a little from users in ways that no model knows, so that p values come out too small."""
 NO_NAME = "something that no fault of the library explains"

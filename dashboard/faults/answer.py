@@ -15,7 +15,7 @@ class AnswerError(ValueError):
     """Something that is no diagnosis."""
 
 
-UNEXPLAINED = 0.02
+UNEXPLAINED = 0.01
 """The omnibus test's p value up to which something is left, as the diagnosis itself has it."""
 
 
