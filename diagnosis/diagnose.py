@@ -152,7 +152,8 @@ def concluded(inquiry: Inquiry, reference: Reference, begin: OnStage = _unheard)
         findings = findings_of(inquiry, taken)
     elif fit.fits:
         first = taken[0] if taken else _nearest(inquiry, model, rest)
-        findings = [unnamed(inquiry, first, NO_NAME)]
+        alone = joint_shares(inquiry.model(), [first.place]).values[0]
+        findings = [unnamed(inquiry, first, NO_NAME, alone)]
     known = fit.fits and all(one.named for one in findings)
     return Diagnosis(
         findings=tuple(findings),
@@ -212,22 +213,22 @@ def _nearest(inquiry: Inquiry, model: LinearModel, rest: Unexplained) -> Taken:
     return Taken(int(np.argmax(z)), every, rest.p_value)
 
 
-def unnamed(inquiry: Inquiry, taken: Taken, why: str) -> FoundFault:
+def unnamed(inquiry: Inquiry, taken: Taken, why: str, share: float) -> FoundFault:
     """What may be no fault of the library, with the one that it looks most like.
 
     Args:
         inquiry: with what was observed.
         taken: the hypothesis that it looks most like.
         why: it has no name, in words.
+        share: of the users, as if it was that one.
     """
     like = inquiry.hypotheses[taken.place]
-    share = float(joint_shares(inquiry.model(), [taken.place]).values[0])
     question = question_of(like, taken.classes, inquiry.classes)
     return FoundFault(
         fault="",
         says=f"{why}; it looks most like {like.said}",
         amount=None,
-        share=min(1.0, max(0.0, share)),
+        share=min(1.0, max(0.0, float(share))),
         low=None,
         high=None,
         q_value=taken.q_value,
@@ -297,8 +298,8 @@ def findings_of(inquiry: Inquiry, taken: Sequence[Taken]) -> list[FoundFault]:
         for i, one in enumerate(taken)
         if sure[i]
     ]
-    weak = [one for one, name in zip(taken, sure, strict=True) if not name]
-    return named + [unnamed(inquiry, one, TOO_WEAK) for one in weak[:1]]
+    weak = [i for i, name in enumerate(sure) if not name][:1]
+    return named + [unnamed(inquiry, taken[i], TOO_WEAK, shares.values[i]) for i in weak]
 
 
 def _finding(
