@@ -10,6 +10,8 @@ from statistics import median
 import numpy as np
 from scipy.stats import chi2
 
+from fedlens.diagnosis.agreement import agreement
+from fedlens.diagnosis.deviation import deviation_of
 from fedlens.diagnosis.evidence import observed_of
 from fedlens.diagnosis.fitting import (
     MOST,
@@ -20,12 +22,22 @@ from fedlens.diagnosis.fitting import (
     strongest,
     unexplained,
 )
-from fedlens.diagnosis.hypotheses import Hypothesis, library
+from fedlens.diagnosis.hypotheses import Hypothesis, hypotheses_of, library
 from fedlens.diagnosis.inquiry import Inquiry, OnStage, OnStep, fitting_records
 from fedlens.diagnosis.model import LinearModel
 from fedlens.diagnosis.reference import Reference
-from fedlens.diagnosis.report import Alternative, Diagnosis, FoundFault, Omnibus, ReferenceFit
+from fedlens.diagnosis.report import (
+    NO_NAME,
+    TOO_WEAK,
+    UNEXPLAINED,
+    Alternative,
+    Diagnosis,
+    FoundFault,
+    Omnibus,
+    ReferenceFit,
+)
 from fedlens.diagnosis.surprises import UNNAMED
+from fedlens.models.faults.protocol import Fault
 from fedlens.models.probes.asking import parse_probe
 from fedlens.server.round.releases import ArchivedRelease
 
@@ -88,6 +100,7 @@ def diagnose(
     reference: Reference,
     *,
     before: Sequence[ArchivedRelease] = (),
+    more: Sequence[Fault] = (),
     on_step: OnStep | None = None,
     on_stage: OnStage | None = None,
     guessed: bool = False,
@@ -98,6 +111,7 @@ def diagnose(
         releases: what the run kept.
         reference: records of the users' kind without faults; with ``before``, samples of that run.
         before: what an earlier run kept, to look at the difference alone.
+        more: faults beside those of the library.
         on_step: told how far it is.
         on_stage: told what it turns to.
         guessed: whether how many users a release is of is a guess, as on a side of a split.
@@ -113,9 +127,9 @@ def diagnose(
     reference.check(first.shape, first.classes)
     begin("fits")
     records = fitting_records(observed_of(releases), reference)
-    inquiry = Inquiry(
-        observed, reference, records, library(reference.shape, reference.classes), on_step
-    )
+    tried = library(reference.shape, reference.classes)
+    tried += hypotheses_of(more, reference.shape, reference.classes)
+    inquiry = Inquiry(observed, reference, records, tried, on_step)
     return concluded(inquiry, reference, begin)
 
 
@@ -129,16 +143,98 @@ def concluded(inquiry: Inquiry, reference: Reference, begin: OnStage = _unheard)
     smallest = by_fault(inquiry, inquiry.model())  # before more of them are added
     taken = _taken(inquiry)
     begin("omnibus")
-    rest = unexplained(inquiry.model(), [one.place for one in taken], inquiry.named)
+    model, places = inquiry.model(), [one.place for one in taken]
+    rest = unexplained(model, places, inquiry.named)
     fit = judged(reference, rest, len(taken))
+    explained = explains(rest.p_value, agreement(inquiry, places))
+    findings: list[FoundFault] = []
+    if fit.fits and explained:
+        findings = findings_of(inquiry, taken)
+    elif fit.fits:
+        first = taken[0] if taken else _nearest(inquiry, model, rest)
+        alone = joint_shares(inquiry.model(), [first.place]).values[0]
+        findings = [unnamed(inquiry, first, NO_NAME, alone)]
+    known = fit.fits and all(one.named for one in findings)
     return Diagnosis(
-        findings=tuple(findings_of(inquiry, taken)) if fit.fits else (),
+        findings=tuple(findings),
         omnibus=Omnibus(rest.p_value),
         smallest_detectable=smallest,
         reference=fit,
         releases=inquiry.observed.tasks,
         hypotheses=inquiry.named,
         records_per_user=inquiry.reference.records,
+        deviation=None if known else deviation_of(inquiry, model),
+    )
+
+
+AGREED = 0.01
+"""The p value up to which parts of the sums tell different shares of what was found."""
+NAMED = 1e-8
+"""The largest q value of a finding with a name. A fault that is in no library shows as one that it
+resembles, though less than that one would: in a tenth of a thousand users by q values down to this.
+So much evidence is needed before what does not fit would have been seen too."""
+
+
+ALIKE = 0.5
+"""Of the share of a finding with a name: where another change of images without one is in more of
+the users than so much of it, the two may be one fault that is in no library."""
+
+
+def sure_names(
+    q_values: Sequence[float], shares: Sequence[float], kinds: Sequence[str]
+) -> list[bool]:
+    """Which findings have a name, where together they explain what was seen.
+
+    Args:
+        q_values: of the findings.
+        shares: of the users, fitted together.
+        kinds: what each changes, as `Fault.kind` says.
+    """
+    pairs = zip(q_values, shares, kinds, strict=True)
+    weak = [share for q, share, kind in pairs if q > NAMED and kind == "image"]
+    most = max(weak, default=0.0)
+    return [q <= NAMED and ALIKE * s >= most for q, s in zip(q_values, shares, strict=True)]
+
+
+def explains(left: float, agreed: float) -> bool:
+    """Whether what was found, or that there is nothing, explains what was seen.
+
+    Args:
+        left: p value of the omnibus test.
+        agreed: p value of a test that all parts of the sums tell the same shares.
+    """
+    return left > UNEXPLAINED and agreed > AGREED
+
+
+def _nearest(inquiry: Inquiry, model: LinearModel, rest: Unexplained) -> Taken:
+    """The hypothesis that what is left looks most like, where none was needed."""
+    z = left_over(model, []).z[: inquiry.named]
+    every = tuple(range(inquiry.classes)) * (inquiry.classes > 1)
+    return Taken(int(np.argmax(z)), every, rest.p_value)
+
+
+def unnamed(inquiry: Inquiry, taken: Taken, why: str, share: float) -> FoundFault:
+    """What may be no fault of the library, with the one that it looks most like.
+
+    Args:
+        inquiry: with what was observed.
+        taken: the hypothesis that it looks most like.
+        why: it has no name, in words.
+        share: of the users, as if it was that one.
+    """
+    like = inquiry.hypotheses[taken.place]
+    question = question_of(like, taken.classes, inquiry.classes)
+    return FoundFault(
+        fault="",
+        says=f"{why}; it looks most like {like.said}",
+        amount=None,
+        share=min(1.0, max(0.0, float(share))),
+        low=None,
+        high=None,
+        q_value=taken.q_value,
+        classes=taken.classes,
+        probe=question or "recognised" * (inquiry.classes > 1),
+        like=like.fault.name,
     )
 
 
@@ -182,10 +278,14 @@ def judged(reference: Reference, rest: Unexplained, found: int) -> ReferenceFit:
 
 
 def findings_of(inquiry: Inquiry, taken: Sequence[Taken]) -> list[FoundFault]:
-    """What was taken up, fitted together."""
+    """What was taken up, fitted together; of what is too weak for a name the surest alone."""
     model, places = inquiry.model(), [one.place for one in taken]
+    if not taken:
+        return []
     shares = joint_shares(model, places)
-    return [
+    kinds = [inquiry.hypotheses[place].fault.kind for place in places]
+    sure = sure_names([one.q_value for one in taken], shares.values.tolist(), kinds)
+    named = [
         _finding(
             inquiry.hypotheses[one.place],
             shares.values[i],
@@ -196,7 +296,10 @@ def findings_of(inquiry: Inquiry, taken: Sequence[Taken]) -> list[FoundFault]:
             inquiry.classes,
         )
         for i, one in enumerate(taken)
+        if sure[i]
     ]
+    weak = [i for i, name in enumerate(sure) if not name][:1]
+    return named + [unnamed(inquiry, taken[i], TOO_WEAK, shares.values[i]) for i in weak]
 
 
 def _finding(
@@ -208,23 +311,31 @@ def _finding(
     alternatives: tuple[Alternative, ...],
     total: int,
 ) -> FoundFault:
-    amount = one.variant.amount if one.fault.measure else None
     share = min(1.0, max(0.0, float(share)))
-    question = one.fault.question(amount, classes, total)
-    if total < 2 and question and parse_probe(question).about_labels:
-        question = ""
     return FoundFault(
         one.fault.name,
         one.said,
-        amount,
+        one.variant.amount if one.fault.measure else None,
         share,
         *interval,
         q,
         classes,
         alternatives,
-        question,
+        question_of(one, classes, total),
         one.fault.otherwise,
     )
+
+
+def question_of(one: Hypothesis, classes: tuple[int, ...], total: int) -> str:
+    """The probe that tells whether it is this fault; empty where there is none.
+
+    Args:
+        one: the fault.
+        classes: where it shows.
+        total: number of classes; of data without labels nothing is asked that needs them.
+    """
+    question = one.fault.question(one.variant.amount if one.fault.measure else None, classes, total)
+    return "" if total < 2 and question and parse_probe(question).about_labels else question
 
 
 def alternatives_of(

@@ -26,6 +26,8 @@ Matrix = NDArray[np.float32]
 Rows = tuple[Tensor, ...]
 """One set of images' rows for each task."""
 _FAULT = 12
+PICTURED = 500
+"""Images of the reference whose mean is shown."""
 KEPT = 6
 """Faults whose rows are kept: their classes are asked for next."""
 
@@ -131,6 +133,19 @@ class ReferenceSums:
     def means(self, hypothesis: Hypothesis) -> Means:
         """The halves' means under a fault."""
         return halves(self.under(hypothesis))
+
+    def mean_images(self, hypothesis: Hypothesis | None = None) -> Tensor:
+        """Mean image of each class of some of the reference, [classes, channels, height, width].
+
+        Args:
+            hypothesis: a fault of the images that all of them have; None for sound ones.
+        """
+        images, labels = self._images[:PICTURED], self._labels[:PICTURED]
+        if hypothesis is not None:
+            images, _ = self._applied(hypothesis, images, labels, 0)
+        total = torch.zeros(self.classes, *images.shape[1:]).index_add_(0, labels, images)
+        counts = torch.bincount(labels, minlength=self.classes).clamp(min=1)
+        return total / counts[:, None, None, None]
 
     def sums(self, rows: Rows, held: Held) -> Matrix:
         """Users' clipped updates in all tasks side by side, over the noise, float32 [users, P]."""

@@ -228,7 +228,7 @@ def unexplained(model: LinearModel, chosen: Sequence[int], count: int) -> Unexpl
         rest -= model.leading[:, list(chosen)] @ joint_shares(model, chosen).values
     typical = float(np.median((model.leading[:, :count] ** 2).sum(0)))
     size = size_beyond_chance(rest, model.variances, typical)
-    return Unexplained(_by_chance_left(left_over(model, chosen)), size)
+    return Unexplained(_by_chance_left(left_over(model, chosen), count), size)
 
 
 def size_beyond_chance(rest: Vector, variances: Vector, typical: float) -> float:
@@ -241,11 +241,17 @@ def size_beyond_chance(rest: Vector, variances: Vector, typical: float) -> float
     return float(np.sqrt(max(0.0, excess) / typical)) if typical > 0 else 0.0
 
 
-def _by_chance_left(left: LeftOver) -> float:
+def _by_chance_left(left: LeftOver, named: int = 0) -> float:
     """Probability that what is left is as far from nothing by chance.
 
-    By the largest z score of either sign, which sees what one hypothesis shows, and by the sum of
-    all squares, which sees what many show a little of: the rarer of the two, among draws of both.
+    By the largest z score of either sign, which sees what one hypothesis shows; by the sum of all
+    squares, which sees what many show a little of; and by that of the changes that are in no
+    library, which a hundred hypotheses about labels would drown. The rarest of them, among draws of
+    all.
+
+    Args:
+        left: what is left.
+        named: so many of the hypotheses, the first ones, are of the library.
     """
     told = np.flatnonzero(np.isfinite(left.z))
     if not len(told):
@@ -254,7 +260,12 @@ def _by_chance_left(left: LeftOver) -> float:
     seen = np.square(left.z[told])
     rarest = np.ones(len(squares))
     own = 1.0
-    for drawn, observed in ((squares.max(1), seen.max()), (squares.sum(1), seen.sum())):
+    unnamed = told >= named
+    for drawn, observed in (
+        (squares.max(1), seen.max()),
+        (squares.sum(1), seen.sum()),
+        (squares[:, unnamed].sum(1), seen[unnamed].sum()),
+    ):
         ordered = np.sort(drawn)
         rarest = np.minimum(rarest, 1 - (np.searchsorted(ordered, drawn) + 1) / (len(drawn) + 1))
         own = min(own, 1 - float(np.searchsorted(ordered, observed)) / (len(drawn) + 1))

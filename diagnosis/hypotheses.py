@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -50,13 +51,18 @@ class Hypothesis:
 
 
 def library(shape: ImageShape, classes: int) -> list[Hypothesis]:
-    """All hypotheses that data of such a kind can show.
+    """All hypotheses that data of such a kind can show."""
+    return hypotheses_of(FAULTS.values(), shape, classes)
+
+
+def hypotheses_of(faults: Iterable[Fault], shape: ImageShape, classes: int) -> list[Hypothesis]:
+    """The ways in which data of such a kind can show some faults.
 
     Where records have no labels, or all the same one, that is none about labels.
     """
     return [
         Hypothesis(fault, variant)
-        for fault in FAULTS.values()
+        for fault in faults
         if (shape[0] > 1 or not fault.colours) and (classes > 1 or not fault.needs_labels)
         for variant in fault.variants(classes)
     ]

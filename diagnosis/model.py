@@ -78,6 +78,18 @@ class LinearModel:
 
 
 @dataclass(frozen=True)
+class Parts:
+    """What parts of a release say of some hypotheses; hypothesis by hypothesis, part by part."""
+
+    found: Vector
+    """[hypotheses x parts]: products with what is observed less the sound mean."""
+    products: Square
+    """[hypotheses x parts, hypotheses]: unbiased products with the hypotheses' directions."""
+    covariance: Square
+    """Of ``found``."""
+
+
+@dataclass(frozen=True)
 class Disturbance:
     """What moves a release besides faults and privacy noise, one standard deviation a row."""
 
@@ -118,6 +130,7 @@ class Geometry:
         self._base, self._count = base, int(ends[-1])
         self._vectors.append(np.stack([base.one, base.other]))
         self._gram = np.zeros((0, 0))
+        self._factors: Vector | None = None
         self._still: _Still | None = None
         self._extend(0)
 
@@ -144,10 +157,10 @@ class Geometry:
     def rescaled(self, factors: Vector) -> Geometry:
         """The same with every vector, in the order of `gram`, times a factor of its own.
 
-        It has products alone: nothing can be added to it or projected.
+        Nothing can be added to it; releases are projected by this one, times the factors.
         """
         made = copy(self)
-        made._vectors, made._gram = [], self._gram * np.outer(factors, factors)
+        made._factors, made._gram = factors, self._gram * np.outer(factors, factors)
         made._still = None
         return made
 
@@ -175,9 +188,7 @@ class Geometry:
             seen: its projection, float64 [vectors].
             difference: whether the sound mean is in it no more.
         """
-        if self._still is None:
-            self._still = self._filters()
-        still, count, gram = self._still, self._count, self._gram
+        still, count, gram = self._filtered(), self._count, self._gram
         rest_one, rest_other = (
             (seen, seen) if difference else (seen - gram[count], seen - gram[count + 1])
         )
@@ -189,6 +200,64 @@ class Geometry:
             leading=still.leading,
             variances=still.variances,
         )
+
+    def parts(
+        self, places: Sequence[int], value: Matrix, starts: NDArray[np.int64], *, difference: bool
+    ) -> Parts:
+        """What parts of one release say of some hypotheses, each by its own filter.
+
+        Args:
+            places: of the hypotheses.
+            value: the release, float32 [P].
+            starts: where each part begins, ascending from 0.
+            difference: whether the sound mean is in it no more.
+        """
+        still = self._filtered()
+        by_one, by_other = (self._mixed(each[list(places)]) for each in (still.one, still.other))
+        one, other, drifts_one, drifts_other, base = map(self._scaled, range(5))
+        base = 0 * base if difference else base
+        own = np.stack([self._scaled(5 + place) for place in places])
+
+        def told(filters: Matrix, shown: Matrix) -> Square:
+            sums = [np.add.reduceat(row * shown, starts, axis=-1).T for row in filters]
+            return np.concatenate(sums).astype(float)
+
+        drift = (told(by_one, drifts_other) + told(by_other, drifts_one)) / 2
+        middle = ((by_one + by_other) / 2).astype(np.float32)
+        covariance = _noise_by_part(middle, starts) + drift @ drift.T
+        for chance in (told(by_one, other), told(by_other, one)):
+            covariance = covariance + chance @ chance.T / 2
+        seen = told(by_one, (value - base[1])[None]) + told(by_other, (value - base[0])[None])
+        return Parts(
+            found=seen[:, 0] / 2,
+            products=(told(by_one, own[:, 1]) + told(by_other, own[:, 0])) / 2,
+            covariance=covariance,
+        )
+
+    def _ends(self) -> NDArray[np.int64]:
+        found: NDArray[np.int64] = np.cumsum([len(part) for part in self._vectors])
+        return found
+
+    def _scaled(self, number: int) -> Matrix:
+        """One lot of vectors, times their factors."""
+        own, last = self._vectors[number], self._ends()[number]
+        if self._factors is None:
+            return own
+        return own * self._factors[last - len(own) : last, None].astype(np.float32)
+
+    def _mixed(self, coefficients: Square) -> Matrix:
+        """Sums of all vectors with such coefficients [k, vectors], [k, P]."""
+        scaled = coefficients if self._factors is None else coefficients * self._factors
+        pieces = np.split(scaled.astype(np.float32), self._ends()[:-1], axis=1)
+        mixed = [piece @ part for piece, part in zip(pieces, self._vectors, strict=True)]
+        found: Matrix = np.sum(mixed, axis=0)
+        return found
+
+    def _filtered(self) -> _Still:
+        """The filters, made once for all releases."""
+        if self._still is None:
+            self._still = self._filters()
+        return self._still
 
     def _filters(self) -> _Still:
         """Each hypothesis through the filter by which it shows most over what disturbs it."""
@@ -257,6 +326,18 @@ class Geometry:
         own = ridge * np.eye(len(disturbing)) + gram[np.ix_(disturbing, disturbing)]
         found[:, disturbing] = -np.linalg.solve(own, gram[np.ix_(disturbing, rows)]).T
         return found
+
+
+def _noise_by_part(filters: Matrix, starts: NDArray[np.int64]) -> Square:
+    """Covariance of privacy noise in what filters [k, P] say, part by part: parts share none."""
+    count, parts = len(filters), len(starts)
+    found = np.zeros((count, parts, count, parts))
+    places = np.arange(parts)
+    for one in range(count):
+        for other in range(count):
+            shared = np.add.reduceat(filters[one] * filters[other], starts)
+            found[one, places, other, places] = shared
+    return found.reshape(count * parts, count * parts)
 
 
 @dataclass(frozen=True)

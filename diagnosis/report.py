@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from fedlens.diagnosis.deviation import Deviation
+
 
 @dataclass(frozen=True)
 class Alternative:
@@ -22,19 +24,20 @@ class Alternative:
 
 @dataclass(frozen=True)
 class FoundFault:
-    """A fault that the releases show."""
+    """A fault that the releases show: by its name, or as one that the library does not hold."""
 
     fault: str
-    """Its name in the library."""
+    """Its name in the library; empty where no fault of the library explains what was seen."""
     says: str
     """It in words, with the amount that fits best."""
     amount: float | None
     """In the fault's own measure; None where it has none."""
     share: float
-    """Of the users, as far as the releases tell."""
-    low: float
-    high: float
-    """The share's 95% interval: noise, reference, and a relative error for what is not modelled."""
+    """Of the users, as far as the releases tell; without a name, as if it was `like`."""
+    low: float | None
+    high: float | None
+    """The share's 95% interval: noise, reference, and a relative error for what is not modelled.
+    None without a name: how much an unknown fault changes is unknown too."""
     q_value: float
     """False discovery rate over the library at which it was taken up."""
     classes: tuple[int, ...]
@@ -47,6 +50,13 @@ class FoundFault:
     """The question to users that would confirm it; empty where the library has none."""
     otherwise: str = ""
     """What else looks the same in released sums, for people; empty for nothing in particular."""
+    like: str = ""
+    """Without a name: the fault of the library that it looks most like."""
+
+    @property
+    def named(self) -> bool:
+        """Whether it is a fault of the library, and explains what was seen."""
+        return bool(self.fault)
 
     @property
     def certainty(self) -> float:
@@ -78,9 +88,11 @@ class Omnibus:
     p_value: float
 
 
-UNEXPLAINED = 0.02
+UNEXPLAINED = 0.01
 """The omnibus test's p value up to which something is left that no finding explains: a reference
 differs a little from users in ways that no model knows, so that p values come out too small."""
+NO_NAME = "something that no fault of the library explains"
+TOO_WEAK = "something too weak to be told from what the library does not hold"
 
 
 @dataclass(frozen=True)
@@ -100,26 +112,24 @@ class Diagnosis:
     """How many were tried."""
     records_per_user: int
     """That a user contributes, as declared or as the size of the releases says."""
+    deviation: Deviation | None = None
+    """Where and how users' images differ, where something has no name or nothing is claimed."""
 
     @property
     def unexplained(self) -> str:
-        """In words, where the findings do not explain all that is there; empty otherwise."""
-        if self.omnibus.p_value > UNEXPLAINED:
+        """In words, where no fault of the library explains what is there; empty otherwise."""
+        first = next((one for one in self.findings if not one.named), None)
+        if first is None:
             return ""
-        if not self.findings:
-            return "something is there that the library does not hold: ask a probe"
-        names = " and ".join(one.fault for one in self.findings)
-        return (
-            f"it looks like {names}, which does not explain all that is there: it may be a fault "
-            "that the library does not hold. Ask a probe"
-        )
+        where = f"; images are {self.deviation.where}" if self.deviation else ""
+        return f"in about {first.share:.0%} of users: {first.says}{where}"
 
     def to_json(self) -> dict[str, Any]:
         """As a JSON object; None for what is infinite."""
         found = asdict(self)
         found["unexplained"] = self.unexplained
         for record, one in zip(found["findings"], self.findings, strict=True):
-            record["certainty"] = one.certainty
+            record |= {"named": one.named, "certainty": one.certainty}
         found["smallest_detectable"] = {
             name: share if math.isfinite(share) and share <= 1 else None
             for name, share in self.smallest_detectable.items()

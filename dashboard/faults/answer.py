@@ -15,7 +15,7 @@ class AnswerError(ValueError):
     """Something that is no diagnosis."""
 
 
-UNEXPLAINED = 0.02
+UNEXPLAINED = 0.01
 """The omnibus test's p value up to which something is left, as the diagnosis itself has it."""
 
 
@@ -32,14 +32,16 @@ class AlternativeFault:
 
 @dataclass(frozen=True)
 class DiagnosedFault:
-    """A fault that the released sums show."""
+    """A fault that the released sums show: by its name, or as one that the library lacks."""
 
     fault: str
+    """Empty where no fault of the library explains what was seen."""
     says: str
     amount: float | None
     share: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
+    """None without a name."""
     q_value: float
     classes: tuple[int, ...]
     alternatives: tuple[AlternativeFault, ...] = ()
@@ -50,6 +52,32 @@ class DiagnosedFault:
     """The question to users that would confirm it; empty where the library has none."""
     otherwise: str = ""
     """What else looks the same in released sums; empty for nothing in particular."""
+    like: str = ""
+    """Without a name: the fault of the library that it looks most like."""
+
+    @property
+    def named(self) -> bool:
+        """Whether it is a fault of the library."""
+        return bool(self.fault)
+
+
+@dataclass(frozen=True)
+class ShownClass:
+    """A class's mean image as released sums say that it is, as base64 PNGs."""
+
+    label: int
+    before: str
+    """Of the reference."""
+    after: str
+    change: str
+
+
+@dataclass(frozen=True)
+class Deviation:
+    """Where and how users' images differ from the reference's."""
+
+    where: str
+    shown: tuple[ShownClass, ...]
 
 
 @dataclass(frozen=True)
@@ -71,6 +99,8 @@ class DiagnosisAnswer:
     hypotheses: int
     looks: Mapping[str, list[dict[str, str]]] = field(default_factory=dict)
     """By fault: samples before and after it, as base64 PNGs with their labels."""
+    deviation: Deviation | None = None
+    """Where something has no name, or nothing is claimed."""
 
     def to_json(self) -> dict[str, Any]:
         """In the command's own layout, as `read_answer` takes it."""
@@ -89,6 +119,7 @@ class DiagnosisAnswer:
             },
             "releases": list(self.releases),
             "hypotheses": self.hypotheses,
+            "deviation": None if self.deviation is None else asdict(self.deviation),
         }
 
     @property
@@ -99,8 +130,8 @@ class DiagnosisAnswer:
 
     @property
     def unexplained(self) -> bool:
-        """Whether something is left that no finding explains."""
-        return self.omnibus <= UNEXPLAINED
+        """Whether something was found that has no name."""
+        return any(not one.named for one in self.findings)
 
     @property
     def hint(self) -> str:
@@ -111,11 +142,10 @@ class DiagnosisAnswer:
             first = self.findings[0]
             more = len(self.findings) - 1
             rest = f", and {more} more" if more else ""
-            return f"{first.says} in {percent(first.share)} of users{rest}"
+            about = "" if first.named else "about "
+            return f"{first.says} in {about}{percent(first.share)} of users{rest}"
         if self.too_noisy:
             return "Too noisy to judge"
-        if self.unexplained:
-            return "Something unexplained, no known fault"
         return "No fault found"
 
 
@@ -148,6 +178,7 @@ def read_answer(found: Any, looks: Any = None) -> DiagnosisAnswer:
             releases=tuple(map(str, found["releases"])),
             hypotheses=int(found["hypotheses"]),
             looks=looks if isinstance(looks, dict) else {},
+            deviation=_deviation(found["deviation"]),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise AnswerError(f"this is no diagnosis of this version: {error!r}") from None
@@ -160,8 +191,8 @@ def _finding(one: Any) -> DiagnosedFault:
         says=str(one["says"]),
         amount=None if amount is None else float(amount),
         share=float(one["share"]),
-        low=max(0.0, float(one["low"])),
-        high=min(1.0, float(one["high"])),
+        low=None if one["low"] is None else max(0.0, float(one["low"])),
+        high=None if one["high"] is None else min(1.0, float(one["high"])),
         q_value=float(one["q_value"]),
         classes=tuple(int(number) for number in one["classes"]),
         alternatives=tuple(
@@ -171,4 +202,15 @@ def _finding(one: Any) -> DiagnosedFault:
         certainty=float(one["certainty"]),
         probe=str(one["probe"]),
         otherwise=str(one["otherwise"]),
+        like=str(one["like"]),
     )
+
+
+def _deviation(found: Any) -> Deviation | None:
+    if found is None:
+        return None
+    shown = [
+        ShownClass(int(one["label"]), *(str(one[key]) for key in ("before", "after", "change")))
+        for one in found["shown"]
+    ]
+    return Deviation(str(found["where"]), tuple(shown))

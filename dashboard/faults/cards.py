@@ -10,8 +10,10 @@ from fedlens.accountant.ledger.terms import population_folder
 from fedlens.accountant.wording import percentage
 from fedlens.dashboard.faults.answer import (
     UNEXPLAINED,
+    Deviation,
     DiagnosedFault,
     DiagnosisAnswer,
+    ShownClass,
     percent,
 )
 from fedlens.dashboard.widgets.display import put_card
@@ -134,19 +136,10 @@ def describe_alternatives(finding: DiagnosedFault) -> str:
 
 def describe_remainder(answer: DiagnosisAnswer) -> str:
     """What the omnibus test says."""
-    after = "beyond the findings" if answer.findings else "at all"
     p = f"p = {answer.omnibus:.2g}; {UNEXPLAINED:g} or less is a sign"
     if answer.unexplained:
-        if answer.findings:
-            return (
-                f"The findings do not explain all that is there ({p}): it looks like them, and may "
-                "be a fault that the library does not hold. Ask a probe, and look at the faithful "
-                "samples."
-            )
-        return (
-            f"Something is there that no fault of the library explains ({p}). Look at the faithful "
-            "samples, and compare with an earlier run."
-        )
+        return f"What was seen cannot be put down to faults of the library alone ({p})."
+    after = "beyond the findings" if answer.findings else "at all"
     return f"No sign of anything else {after} ({p})."
 
 
@@ -156,6 +149,13 @@ def describe_next_steps(answer: DiagnosisAnswer) -> str:
         return (
             "Choose a reference of the same kind: the test images of the same data set, or an "
             "earlier run of the same federation."
+        )
+    if answer.unexplained:
+        return (
+            "Do not look only for the fault that it resembles. Look at where images differ and at "
+            "the faithful samples, and compare with an earlier run. If you have an idea, write it "
+            "down as a fault and try it: fedlens diagnose RUN --fault-from my_fault.py, or --fault "
+            "rotate90+dim for two that come together."
         )
     if answer.findings:
         return (
@@ -192,6 +192,7 @@ def _refused(answer: DiagnosisAnswer) -> str:
         '<p class="over">Nothing is claimed</p><h2>The reference is of another kind</h2>'
         f"<p>{text(answer.why)}</p><p>Records of another source fake faults, so none is named "
         f"against <b>{text(answer.reference)}</b>. {text(describe_next_steps(answer))}</p>"
+        f"{'' if answer.deviation is None else deviation_figures(answer.deviation)}"
     )
 
 
@@ -216,15 +217,67 @@ def _clear(answer: DiagnosisAnswer) -> str:
 
 def finding_card(finding: DiagnosedFault, answer: DiagnosisAnswer, classes: int) -> str:
     """The card of one finding, with samples before and after the fault."""
+    if not finding.named:
+        return _unnamed_card(finding, answer, classes)
     smallest = answer.smallest.get(finding.fault, math.inf)
     return (
         '<div class="finding"><div><p class="over">Found in the released sums</p>'
         f"<h2>{text(_first_upper(finding.says))}</h2>"
         f'<p class="big num">{percent(finding.share)} <span class="quiet">of users '
-        f"(95%: {percent(finding.low)} to {percent(finding.high)})</span></p>"
+        f"(95%: {interval_of(finding)})</span></p>"
         f"{_bar(finding, smallest)}"
         f"{_facts(finding, classes, smallest)}</div>"
         f'<div><p class="over">What it looks like</p>{_looks(finding, answer)}</div></div>'
+    )
+
+
+def interval_of(finding: DiagnosedFault) -> str:
+    """The share's interval in words."""
+    if finding.low is None or finding.high is None:
+        return "unknown"
+    return f"{percent(finding.low)} to {percent(finding.high)}"
+
+
+def _unnamed_card(finding: DiagnosedFault, answer: DiagnosisAnswer, classes: int) -> str:
+    """Something changed, and no fault of the library explains it."""
+    where = "" if answer.deviation is None else _first_upper(answer.deviation.where)
+    facts = (
+        ("Looks most like", finding.like),
+        ("How images differ", where or "not known"),
+        ("Where", describe_classes(finding, classes)),
+        ("How sure", describe_certainty(finding)),
+    )
+    rows = "".join(f"<dt>{text(name)}</dt><dd>{text(said)}</dd>" for name, said in facts)
+    return (
+        '<div class="finding"><div><p class="over">Found in the released sums, without a name</p>'
+        f"<h2>{text(_first_upper(finding.says))}</h2>"
+        f'<p class="big num">about {percent(finding.share)} <span class="quiet">of users, if it '
+        "changes as much as what it looks like; no interval can be given</span></p>"
+        f'<dl class="facts">{rows}</dl></div>'
+        f'<div><p class="over">What it may look like</p>{deviation_figures(answer.deviation)}</div>'
+        "</div>"
+    )
+
+
+def deviation_figures(deviation: Deviation | None) -> str:
+    """Mean images of the reference and of users, and what differs."""
+    if deviation is None or not deviation.shown:
+        return '<p class="quiet">No picture can be given.</p>'
+    pairs = "".join(_change(one) for one in deviation.shown)
+    return (
+        f'<div class="pairs">{pairs}</div><p class="quiet">Mean images by class: of the reference, '
+        "of users as far as their noised sums tell, and the difference (red: brighter, blue: "
+        "darker). A guess at the kind of change. No user's record is shown.</p>"
+    )
+
+
+def _change(one: ShownClass) -> str:
+    name = f"class {one.label}"
+    return (
+        f'<figure><div class="row">{picture(one.before, f"mean of the reference, {name}")}'
+        f"<span>→</span>{picture(one.after, f'mean of users as sums say, {name}')}"
+        f"{picture(one.change, f'difference, {name}')}</div><figcaption>{name}</figcaption>"
+        "</figure>"
     )
 
 
@@ -243,9 +296,8 @@ def _facts(finding: DiagnosedFault, classes: int, smallest: float) -> str:
 
 def _bar(finding: DiagnosedFault, smallest: float) -> str:
     """From 0 to all users: hatched what could not be seen, wide the interval, thin the figure."""
-    low, high = 100 * finding.low, 100 * finding.high
-    said = f"{percent(finding.share)} of users, 95% interval {percent(finding.low)} to "
-    said += percent(finding.high)
+    low, high = 100 * (finding.low or 0.0), 100 * (1.0 if finding.high is None else finding.high)
+    said = f"{percent(finding.share)} of users, 95% interval {interval_of(finding)}"
     ticks = "".join(
         f'<em class="tick{" last" if at == 100 else ""}" style="left:{at}%">{at}%</em>'
         for at in TICKS

@@ -38,7 +38,9 @@ FIGURES = (
 
 def hypothesis_of(finding: DiagnosedFault) -> str:
     """A fault of a diagnosis as the sentence of a finding."""
-    return f"{finding.says} in {percent(finding.share)} of users"
+    if finding.named:
+        return f"{finding.says} in {percent(finding.share)} of users"
+    return f"{finding.says} in about {percent(finding.share)} of users; most like {finding.like}"
 
 
 def freeze_diagnosis(answer: DiagnosisAnswer, fault: str | None) -> dict[str, Any]:

@@ -179,4 +179,4 @@ def hint(run: RunRecord) -> tuple[str, str]:
         return ("looking for faults …" if under_way(run.run_id) else ""), ""
     if not answer.fits:
         return answer.hint, "bad"
-    return answer.hint, "found" if answer.findings or answer.unexplained else "good"
+    return answer.hint, "found" if answer.findings else "good"

@@ -67,7 +67,7 @@ def diagnosis_cards(
     if not answer.fits or not answer.findings:
         first = [cards.verdict_card(answer)]
     else:
-        ordered = sorted(answer.findings, key=lambda one: one.fault != fault)
+        ordered = sorted(answer.findings, key=lambda one: one.fault != (fault or ""))
         first = [(cards.finding_card(one, answer, classes), "found") for one in ordered]
     return [*first, *((inner, "") for inner in cards.remaining_cards(answer))]
 

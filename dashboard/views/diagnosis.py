@@ -176,7 +176,9 @@ def _shown(run: RunRecord, question: Question, answer: DiagnosisAnswer) -> None:
 
 def _keep(run: RunRecord, finding: DiagnosedFault, answer: DiagnosisAnswer) -> None:
     """A link to the finding that was kept of this fault, or a button that keeps one."""
-    there = [one for one in store().findings(run_id=run.run_id) if one.fault == finding.fault]
+    fault, hypothesis = finding.fault or None, hypothesis_of(finding)
+    alike = [one for one in store().findings(run_id=run.run_id) if one.fault == fault]
+    there = [one for one in alike if fault or one.hypothesis == hypothesis]
     if there:
         number, status = there[0].finding_id, report.STATUS[there[0].status][0].lower()
         about = f"Finding {number}: {status}"
@@ -187,9 +189,7 @@ def _keep(run: RunRecord, finding: DiagnosedFault, answer: DiagnosisAnswer) -> N
         "Keep as a finding", key=f"keep-{finding.fault}", icon=":material/bug_report:"
     ):
         author = require("manage").name
-        record = FindingRecord(
-            run_id=run.run_id, hypothesis=hypothesis_of(finding), fault=finding.fault
-        )
+        record = FindingRecord(run_id=run.run_id, hypothesis=hypothesis, fault=fault)
         kept = freeze_diagnosis(answer, finding.fault)
         store().add_finding(record, author=author, diagnosis=kept)
         st.rerun()

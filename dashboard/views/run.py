@@ -66,7 +66,7 @@ def _hint(run: RunRecord) -> None:
     if answer is None and not panel.under_way(run.run_id):
         return
     kind = "clear"
-    if answer is not None and (not answer.fits or answer.findings or answer.unexplained):
+    if answer is not None and (not answer.fits or answer.findings):
         kind = "found" if answer.fits else "refused"
     said = "Looking for faults in the released sums …" if answer is None else answer.hint
     put_card(f'<p class="over">Diagnosis</p><h2>{text(said)}</h2>', kind if answer else "")

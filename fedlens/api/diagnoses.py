@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from fedlens.diagnosis.reference import Reference
     from fedlens.diagnosis.report import Diagnosis
     from fedlens.diagnosis.unreferenced import UnreferencedHints
+    from fedlens.models.faults.protocol import Fault
     from fedlens.server.config.tree import Config
     from fedlens.server.round.releases import ArchivedRelease
 
@@ -140,6 +141,7 @@ def diagnose(
     reference: Run | Path | str | None = None,
     images: int = REFERENCE_IMAGES,
     annotator: bool = True,
+    faults: Sequence[str | Path | Fault] = (),
     progress: Observe | None = None,
     on_stage: Begin | None = None,
 ) -> Diagnosis:
@@ -158,6 +160,8 @@ def diagnose(
         annotator: whether its releases are read too. They take more than half of the time, and show
             blur, noise, sharpening and few grey levels in half to a third of the users that warm-up
             and critic alone need.
+        faults: more that are looked for: faults, names of faults of the library that come together
+            (``rotate90+dim``), or Python files that define faults, which are run.
         progress: told how many hypotheses are done, and how many there are.
         on_stage: told what it turns to: ``reference``, ``evidence``, ``fits``, ``findings``,
             ``omnibus``.
@@ -171,11 +175,13 @@ def diagnose(
         FedlensError: there is no such run or data set.
     """
     from fedlens.diagnosis.diagnose import diagnose as diagnosed
+    from fedlens.models.faults.library import find_faults
 
     if images < 1:
         raise WrongUse(f"images {images}: give at least 1")
     chosen = run if isinstance(run, Run) else open_run(run)
     begin = on_stage or (lambda _: None)
+    more = list(find_faults(faults))
     begin("reference")
     earlier = _earlier_run(reference)
     for one in filter(None, (chosen, earlier)):
@@ -194,6 +200,7 @@ def diagnose(
         released,
         found,
         before=before,
+        more=more,
         on_step=progress,
         on_stage=on_stage,
         guessed=chosen.config.split.active or (earlier is not None and earlier.config.split.active),

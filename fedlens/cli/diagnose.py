@@ -129,6 +129,23 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         "else is fine is then seen in two or three times as many users only",
     )
     add(
+        "--fault",
+        action="append",
+        default=[],
+        metavar="A+B",
+        help="look for faults of the library that come together too, such as rotate90+dim; may be "
+        "repeated",
+    )
+    add(
+        "--fault-from",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="FILE.py",
+        help="look for faults of your own too: every `Fault` that this Python file defines. The "
+        "file is run; may be repeated",
+    )
+    add(
         "--steps",
         action="store_true",
         help="with --json: print a line for each step as it begins, for a program that waits",
@@ -167,6 +184,7 @@ def run(args: argparse.Namespace) -> int:
             reference=args.reference,
             images=args.images,
             annotator=not args.fast,
+            faults=[*args.fault, *args.fault_from],
             progress=progress,
             on_stage=step,
         )
@@ -174,7 +192,8 @@ def run(args: argparse.Namespace) -> int:
     picture = chosen.path / PICTURE
     plot_diagnosis(found, picture)
     kept = None
-    if args.images == IMAGES and not args.fast:  # as the dashboard would have asked
+    more = args.fault or args.fault_from
+    if args.images == IMAGES and not (args.fast or more):  # as the dashboard would have asked
         kept = keep_diagnosis(chosen, found, args.reference, place=place)
     if args.json:
         print_json(found.to_json())
@@ -217,6 +236,10 @@ def _hint(run: Run, sound: str | None, *, as_json: bool) -> int:
     return ExitStatus.DONE
 
 
+def _interval(low: float | None, high: float | None) -> str:
+    return "unknown" if low is None or high is None else f"{low:.1%} to {high:.1%}"
+
+
 def _print(found: Diagnosis, picture: Path) -> None:
     reference = found.reference
     say(
@@ -232,10 +255,10 @@ def _print(found: Diagnosis, picture: Path) -> None:
             ("fault", "what it is", "share of users", "95% interval", "q", "classes"),
             [
                 (
-                    one.fault,
+                    one.fault or "no name",
                     one.says,
-                    f"{one.share:.1%}",
-                    f"{one.low:.1%} to {one.high:.1%}",
+                    f"{one.share:.1%}" if one.named else f"about {one.share:.0%}",
+                    _interval(one.low, one.high),
                     f"{one.q_value:.2g}",
                     ", ".join(map(str, one.classes)) or "-",
                 )
@@ -248,6 +271,7 @@ def _print(found: Diagnosis, picture: Path) -> None:
     say(f"what no finding explains: p = {found.omnibus.p_value:.2g}")
     if found.unexplained:
         say(found.unexplained)
+        say("next: look at the picture; try an idea with --fault-from FILE.py, or --fault A+B")
     named = {one.fault for one in found.findings}
     rest = [(n, s) for n, s in found.smallest_detectable.items() if n not in named]
     print_table(

@@ -1,15 +1,17 @@
 """What can be wrong with users' data: a library of faults, each a pure function of records.
 
 A simulation plants them; a diagnosis asks of each how well it explains what a run has released.
-Adding one is a `Fault` and a line here, or an entry point of another package.
+Adding one is a `Fault` and a line here, or an entry point of another package. Faults of images that
+come one after the other have a name too: ``rotate90+dim``.
 """
 
 from __future__ import annotations
 
 from fedlens.foundation.registry import Registry
+from fedlens.models.faults.library import FaultLibrary
 from fedlens.models.faults.protocol import Fault
 
-FAULTS: Registry[Fault] = Registry(
+FAULTS: Registry[Fault] = FaultLibrary(
     "fault",
     "fedlens.faults",
     {

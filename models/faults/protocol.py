@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from string import Formatter
 from typing import Literal
@@ -140,6 +140,31 @@ class Fault:
             touched = torch.isin(labels, torch.tensor(setting.chosen))
             changed = torch.where(touched[:, None, None, None], changed, images)
         return changed, labels
+
+
+def composed(parts: Sequence[Fault]) -> Fault:
+    """Faults of images one after the other, each with the first of its amounts.
+
+    Args:
+        parts: in the order in which they happen; none needs a class of its own.
+    """
+
+    def image(images: Tensor, setting: FaultSetting) -> Tensor:
+        for one in parts:
+            if one.image is not None:
+                images = one.image(images, replace(setting, amount=one.amounts[0])).clamp(-1, 1)
+        return images
+
+    return Fault(
+        "+".join(one.name for one in parts),
+        ", then ".join(_said(one) for one in parts),
+        image=image,
+        colours=any(one.colours for one in parts),
+    )
+
+
+def _said(one: Fault) -> str:
+    return f"{one.says} ({one.amounts[0]:g} {one.measure})" if one.measure else one.says
 
 
 def _names(part: str) -> set[str]:

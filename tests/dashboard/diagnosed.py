@@ -22,6 +22,15 @@ TURNED = {
     "certainty": 1.0,
     "probe": "better_after:rotate270",
     "otherwise": "Users who hold the device on its side.",
+    "like": "",
+}
+UNNAMED = TURNED | {
+    "fault": "",
+    "says": "something that no fault of the library explains; it looks most like too dark",
+    "low": None,
+    "high": None,
+    "probe": "better_after:dim:amount=2.5",
+    "like": "dim",
 }
 
 
@@ -36,6 +45,7 @@ def said(**changes: Any) -> dict[str, Any]:
         "releases": ["warmup"],
         "hypotheses": 118,
         "records_per_user": 8,
+        "deviation": None,
     } | changes
 
 

@@ -19,6 +19,7 @@ from fedlens.api.diagnoses import keep_diagnosis, place_of_diagnosis
 from fedlens.dashboard import jobs as processes
 from fedlens.dashboard.faults import cards, jobs
 from fedlens.dashboard.faults.answer import UNEXPLAINED, AnswerError, percent, read_answer
+from fedlens.dashboard.faults.evidence import hypothesis_of
 from fedlens.dashboard.faults.jobs import Diagnoses, Question, RunPlace, list_places
 from fedlens.dashboard.faults.looks import pictures
 from fedlens.dashboard.samples.images import base64_text
@@ -95,7 +96,7 @@ def test_the_runs_and_the_run_say_what_was_found(open_page: Opener, place: RunPl
             ),
             "The reference is of another kind",
         ),
-        (diagnosed.said(omnibus={"p_value": 1e-9}), "no fault of the library explains"),
+        (diagnosed.said(findings=[diagnosed.UNNAMED]), "no fault of the library explains"),
     ],
 )
 def test_every_other_verdict_has_its_words(
@@ -105,6 +106,32 @@ def test_every_other_verdict_has_its_words(
     text = page_text(open_page("diagnosis", run="run-1"))
     assert expected in text
     assert "Turned left" not in text, "nothing is claimed that the reference cannot carry"
+
+
+def test_what_has_no_name_is_shown_with_where_images_differ_and_no_interval(
+    open_page: Opener, place: RunPlace
+) -> None:
+    png = base64_text(populated.samples(1, 0)[0].png)
+    one = {"label": 3, "before": png, "after": png, "change": png}
+    shown = {"where": "darker most below left", "shown": [one]}
+    found = diagnosed.said(findings=[diagnosed.UNNAMED], deviation=shown)
+    diagnosed.keep(place, found)
+    app = open_page("diagnosis", run="run-1")
+    text = page_text(app)
+    for expected in (
+        "Something that no fault of the library explains",
+        "about 31%",
+        "no interval can be given",
+        "Darker most below left",
+        "difference, class 3",
+        "--fault-from my_fault.py",
+    ):
+        assert expected in text
+    assert "95%" not in text and "Keep as a finding" in [one.label for one in app.button]
+    kept = read_answer(found)
+    assert read_answer(kept.to_json()) == kept
+    assert kept.hint.endswith("in about 31% of users") and kept.unexplained
+    assert "most like dim" in hypothesis_of(kept.findings[0])
 
 
 def test_a_run_whose_folder_is_elsewhere_says_what_to_do(

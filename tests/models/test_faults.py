@@ -7,6 +7,7 @@ import torch
 
 from fedlens.foundation.errors import WrongUse
 from fedlens.models.faults import FAULTS
+from fedlens.models.faults.library import find_faults
 from fedlens.models.faults.planting import parse_faults
 from fedlens.models.faults.protocol import FaultSetting
 
@@ -104,3 +105,39 @@ def test_faults_of_colour_or_of_classes_that_there_are_not_are_refused():
         parse_faults("saturation:0.3")[0].check((1, 28, 28), 10)
     with pytest.raises(WrongUse, match="there is no class 12"):
         parse_faults("mirror:0.3:classes=12")[0].check((1, 28, 28), 10)
+
+
+def test_faults_come_one_after_the_other_by_name():
+    both, (images, labels) = FAULTS["rotate90+dim"], records(1)
+    changed, named = both.applied(images, labels, FaultSetting(4))
+    turned = torch.rot90(images, 1, (2, 3))
+    assert torch.allclose(changed, (turned + 1) * 0.4 - 1) and torch.equal(named, labels)
+    assert both.says.startswith("turned left by 90 degrees, then too dark")
+    assert "rotate90+dim" in FAULTS and "rotate90+dim" not in list(FAULTS)
+    assert "rotate90+nothing" not in FAULTS
+    assert parse_faults("rotate90+dim:0.3")[0].fault is both
+    with pytest.raises(WrongUse, match="swap_labels is not about images of all classes alike"):
+        FAULTS["rotate90+swap_labels"]
+    with pytest.raises(WrongUse, match="no fault 'nothing'"):
+        FAULTS["rotate90+nothing"]
+
+
+def test_a_file_describes_faults_of_ones_own(tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from fedlens.models.faults.protocol import Fault\n"
+        "FADED = Fault('faded', 'faded', image=lambda images, _: 0.8 * images)\n"
+    )
+    (faded, both) = find_faults([file, "mirror+dim"])
+    assert faded.name == "faded" and both.name == "mirror+dim"
+    file.write_text(file.read_text().replace("'faded', 'f", "'mirror', 'f"))
+    with pytest.raises(WrongUse, match="has this name already"):
+        list(find_faults([file]))
+    file.write_text("1 / 0")
+    with pytest.raises(WrongUse, match="ZeroDivisionError"):
+        list(find_faults([file]))
+    file.write_text("")
+    with pytest.raises(WrongUse, match="defines none"):
+        list(find_faults([file]))
+    with pytest.raises(WrongUse, match="looked for anyway"):
+        list(find_faults(["mirror"]))

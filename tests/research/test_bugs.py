@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 from dataclasses import replace
 
 import numpy as np
@@ -15,9 +16,12 @@ from fedlens.diagnosis.hypotheses import Hypothesis
 from fedlens.diagnosis.inquiry import Inquiry
 from fedlens.models.faults import FAULTS
 from fedlens.models.faults.protocol import FaultSetting, Variant
+from fedlens.models.shapes import from_pixels
 from fedlens_research.bugs import measuring, worlds
+from fedlens_research.bugs.changes import CHANGES
 from fedlens_research.bugs.drawing import DrawnDiagnosis, NoisyDraws
 from fedlens_research.bugs.held import Crowd
+from fedlens_research.bugs.naming import naming_rows
 from fedlens_research.bugs.outsiders import OUTSIDERS, planted
 from fedlens_research.bugs.plan import (
     QUICK,
@@ -33,6 +37,7 @@ from fedlens_research.bugs.study import BugStudy
 from fedlens_research.bugs.tallies import binomial_interval, mean_error, tallied, together
 from fedlens_research.bugs.trained import LookedAt, Product, planned_runs
 from fedlens_research.bugs.worlds import cast_of, scans
+from fedlens_research.bugs.writers import EACH, data_set
 from fedlens_research.framework.errors import StudyError
 
 FEW = ("rotate90", "stuck_column", "invert")
@@ -118,7 +123,7 @@ def test_more_noise_is_as_if_releases_had_more_noise(inquiry):
         assert scaled.smallest_detectable[name] == pytest.approx(share, rel=0.02)
     users = (cast.people[0][:200], cast.people[1][:200])
     ours, theirs = Crowd(asked, users, kept=0), Crowd(anew, users, kept=0)
-    np.testing.assert_allclose(ours.sound / 9, theirs.sound, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(ours.sound / 3, theirs.sound, rtol=1e-3, atol=1e-4)
 
 
 def test_what_is_planted_is_counted_and_clean_users_are_apart(study):
@@ -133,6 +138,39 @@ def test_what_is_planted_is_counted_and_clean_users_are_apart(study):
     clean = by_fault["", 8.0].tallies[0]
     assert clean.share == 0 and clean.named == 0 and by_fault["", 8.0].predicted is None
     assert by_fault["rotate90", 4.0].predicted > by_fault["rotate90", 8.0].predicted
+
+
+def test_the_table_of_names_counts_right_false_and_missing_ones(study):
+    rows = {row[:3]: row[3:] for row in naming_rows(study.results())}
+    known = rows["a fault of the library", "embedded", "40%"]
+    clean = rows["no fault", "embedded", "0%"]
+    assert int(known[0]) == 2 * 2 * 3 and int(clean[0]) == 2 * 3
+    assert known[1].endswith("of 12") and known[2].startswith("0%") and clean[1] == "–"
+    assert len(CHANGES) >= 30 and not set(CHANGES) & set(FAULTS)
+
+
+def test_what_stands_in_no_library_changes_images_and_nothing_else():
+    images = torch.rand(4, 1, 28, 28, generator=torch.Generator().manual_seed(1)) * 2 - 1
+    before = images.clone()
+    for name, change in CHANGES.items():
+        found = change(images, FaultSetting(10, seed=3))
+        assert found.shape == images.shape and not torch.equal(found, images), name
+        assert torch.isfinite(found).all() and torch.equal(images, before), name
+
+
+@pytest.mark.skipif("FEDLENS_SHARED" not in os.environ, reason="needs whole data sets")
+def test_writers_hold_their_own_digits_alone():
+    digits = data_set("mahdbase")
+    assert digits.train_images.shape == (600 * EACH, 1, 28, 28)
+    assert all(len(set(own)) == 1 for own in digits.user_ids.reshape(-1, EACH))
+    people, _ = cast_of(digits, [600], 1).people
+    first = people[:EACH].numpy()
+    place = next(i for i in range(600) if np.allclose(_images(digits, i), first))
+    assert place >= 0
+
+
+def _images(digits, writer):
+    return from_pixels(digits.train_images[EACH * writer : EACH * writer + EACH]).numpy()
 
 
 def test_more_users_are_as_if_there_had_been_more(inquiry):
@@ -222,12 +260,12 @@ def test_tallies_by_hand():
         _said(("blur", "tilt"), (0.2, 0.45), p=0.01),
         _said(("blur",), (0.2,)),
         _said(("tilt",), (0.3,), fits=False),
-        _said((), ()),
+        replace(_said((), ()), surest="tilt", like="tilt"),
     ]
     found = tallied("tilt", 0.3, said)
     assert (found.draws, found.found, found.first, found.named) == (5, 3, 1, 2)
     assert (found.others, found.refused, found.flagged, found.covered) == (2, 1, 1, 1)
-    assert found.noticed == 2
+    assert (found.noticed, found.before) == (2, 1)
     assert found.names == {"tilt": 1, "blur": 2} and mean_error(found) == pytest.approx(0.05)
     both = together([found, found])
     assert both.draws == 10 and both.names["blur"] == 4 and len(both.errors) == 4

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import base64
 import copy
 import functools
+import io
 import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from scipy.stats import norm
 from thorough import some
 
@@ -25,7 +28,7 @@ from fedlens.diagnosis.diagnose import concluded, diagnose
 from fedlens.diagnosis.evidence import Evidence, observed_of
 from fedlens.diagnosis.expected import ReferenceSums
 from fedlens.diagnosis.fitting import family_p_value, largest_by_chance
-from fedlens.diagnosis.hypotheses import Hypothesis, library
+from fedlens.diagnosis.hypotheses import Hypothesis, hypotheses_of, library
 from fedlens.diagnosis.inquiry import Inquiry, fitting_records
 from fedlens.diagnosis.readers import READERS
 from fedlens.diagnosis.reference import Reference
@@ -33,7 +36,7 @@ from fedlens.diagnosis.stand_ins import planned
 from fedlens.diagnosis.steps import STEPS, read_step
 from fedlens.foundation.errors import WrongUse
 from fedlens.models.faults import FAULTS
-from fedlens.models.faults.protocol import Variant
+from fedlens.models.faults.protocol import Fault, Variant
 from fedlens.models.shapes import from_pixels
 
 USERS, RECORDS, IMAGES = 200, 10, 400
@@ -144,8 +147,9 @@ def released(asked):
     def draw(fault="", share=0.0, chosen=(), amount=0.0, seed=0):
         rows = sound.copy()
         if fault:
-            variant = Variant(chosen, amount or FAULTS[fault].amounts[0])
-            faulty = sums.under(Hypothesis(FAULTS[fault], variant))
+            known = FAULTS[fault] if isinstance(fault, str) else fault
+            variant = Variant(chosen, amount or known.amounts[0])
+            faulty = sums.under(Hypothesis(known, variant))
             rows[: round(share * USERS)] = faulty[: round(share * USERS)]
         noise = np.random.default_rng(seed).standard_normal(rows.shape[1])
         parts = np.split(rows.mean(0) + noise, widths)
@@ -188,6 +192,47 @@ def test_a_planted_fault_is_named_with_its_share(released, said, fault, share, c
 def test_sound_users_are_left_in_peace(released, said):
     found = said(released())
     assert found.findings == () and found.reference.fits and found.omnibus.p_value > 1e-3
+
+
+def stamped(images, _):
+    """A bright box in the lower right corner."""
+    box = torch.zeros(28, 28, dtype=torch.bool)
+    box[22:, 16:] = True
+    return torch.where(box, 0.6, images)
+
+
+STAMP = Fault("stamp", "a time stamp", image=stamped)
+
+
+def test_a_fault_that_is_in_no_library_gets_no_name(released, said):
+    found = said(released(STAMP, 0.3))
+    (first,) = found.findings
+    assert not first.named and first.fault == "" and first.like in FAULTS
+    assert first.low is None and first.high is None and 0 < first.share <= 1
+    assert found.unexplained.startswith(f"in about {first.share:.0%} of users: {first.says}")
+    assert first.probe == FAULTS[first.like].question(first.amount, first.classes, 10)
+    kept = json.loads(json.dumps(found.to_json()))
+    assert kept["findings"][0]["named"] is False and kept["findings"][0]["low"] is None
+    shown = kept["deviation"]["shown"]
+    before, after, change = (
+        np.stack([np.asarray(Image.open(io.BytesIO(base64.b64decode(one[key])))) for one in shown])
+        for key in ("before", "after", "change")
+    )
+    assert before.shape == after.shape == (*change.shape[:3],) and change.shape[3] == 3
+    moved = (after.astype(float) - before).mean(0)
+    assert moved[22:, 16:].mean() > 2 * abs(moved[:14, :14].mean())
+    assert kept["deviation"]["where"] == "brighter most below right"
+
+
+def test_a_fault_of_ones_own_and_a_composed_one_get_their_names(released, asked, reference):
+    both = FAULTS["rotate90+dim"]
+    tried = few((1, 28, 28), 10) + hypotheses_of([STAMP, both], (1, 28, 28), 10)
+    inquiry = Inquiry(observed_of(asked), reference, RECORDS, tried)
+    for fault in (STAMP, both):
+        seen = observing(inquiry, observed_of(released(fault, 0.4)))
+        found = concluded(seen, reference)
+        assert found.findings[0].fault == fault.name and found.deviation is None
+        assert found.findings[0].low <= 0.4 <= found.findings[0].high
 
 
 def test_a_fault_that_is_in_no_library_is_flagged(released, asked, reference):
@@ -269,7 +314,7 @@ def test_a_share_that_was_guessed_wrong_hides_no_fault_and_makes_none_up(
     first, *others = found.findings
     assert first.fault == "rotate90" and first.share > 0.6 and found.reference.fits
     # 400 images are few: a small second one may come along where nearly all users have the fault
-    assert len(others) <= 1 and all(one.high < first.low / 2 for one in others)
+    assert len(others) <= 1 and all(one.share < first.low / 2 for one in others)
 
 
 def test_the_sum_of_a_tasks_rounds_has_the_noise_of_all(all_asked):

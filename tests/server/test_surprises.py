@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from fedlens.diagnosis.diagnose import FOREIGN
+from fedlens.diagnosis.deviation import Deviation, describe_place
+from fedlens.diagnosis.diagnose import FOREIGN, sure_names
 from fedlens.diagnosis.fitting import (
     LeftOver,
     _by_chance_left,
@@ -106,17 +107,42 @@ def test_a_reference_has_the_shares_of_classes_of_all():
     assert not np.array_equal(rows, like_all(labels, 50, np.random.default_rng(1)))
 
 
-def test_an_answer_says_when_its_findings_do_not_explain_all():
+def test_an_answer_says_what_no_fault_explains():
     found = FoundFault("invert", "", None, 0.3, 0.2, 0.4, 0.0, (1,))
+    unknown = FoundFault("", "something", None, 0.3, None, None, 0.0, (1,), like="invert")
     fit = ReferenceFit("digits", 10, True, "", 0.0)
+    place = Deviation("darker most below left", ())
 
-    def said(findings, p):
-        return Diagnosis(findings, Omnibus(p), {}, fit, ("warmup",), 1, 10)
+    def said(findings, deviation=None):
+        return Diagnosis(findings, Omnibus(0.001), {}, fit, ("warmup",), 1, 10, deviation)
 
-    assert said((found,), 0.5).unexplained == said((), 0.5).unexplained == ""
-    assert "looks like invert, which does not explain all" in said((found,), 0.001).unexplained
-    assert "does not hold" in said((), 0.001).unexplained
-    assert said((found,), 0.001).to_json()["unexplained"] == said((found,), 0.001).unexplained
+    assert said((found,)).unexplained == said(()).unexplained == ""
+    words = said((unknown,), place).unexplained
+    assert words.startswith("in about 30% of users: something")
+    assert words.endswith("images are darker most below left")
+    assert said((unknown,), place).to_json()["unexplained"] == words
+
+
+def test_a_name_is_sure_and_no_other_change_of_images_is_as_large():
+    assert sure_names([1e-20, 1e-12], [0.3, 0.1], ["image", "label"]) == [True, True]
+    assert sure_names([1e-20, 1e-3], [0.3, 0.04], ["image", "image"]) == [True, False]
+    assert sure_names([1e-20, 1e-3], [0.06, 0.04], ["image", "image"]) == [False, False]
+    assert sure_names([1e-20, 1e-3], [0.06, 0.04], ["image", "label"]) == [True, False]
+
+
+def test_a_place_is_said_in_words():
+    change = torch.zeros(28, 28)
+    change[20:, :8] = -1.0
+    assert describe_place(change) == "darker most below left"
+    assert describe_place(torch.full((28, 28), 0.2)) == "brighter all over"
+
+
+def test_what_is_in_no_library_is_seen_among_a_hundred_hypotheses_that_show_nothing():
+    source = np.random.default_rng(7)
+    z = source.standard_normal(200)
+    z[150:] *= 1.6
+    left = LeftOver(z, np.eye(200), z)
+    assert _by_chance_left(left, 150) < 0.01 < _by_chance_left(left)
 
 
 def test_noise_alone_is_seldom_taken_for_a_reference_of_another_kind():

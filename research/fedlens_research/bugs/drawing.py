@@ -7,14 +7,22 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedlens.diagnosis.diagnose import by_fault, judged
-from fedlens.diagnosis.fitting import joint_shares, least_visible, selected, unexplained
+from fedlens.diagnosis.agreement import disagreement, parts_of
+from fedlens.diagnosis.diagnose import by_fault, explains, judged, sure_names
+from fedlens.diagnosis.expected import Matrix
+from fedlens.diagnosis.fitting import (
+    joint_shares,
+    least_visible,
+    left_over,
+    selected,
+    unexplained,
+)
 from fedlens.diagnosis.hypotheses import Hypothesis
 from fedlens.diagnosis.inquiry import Inquiry
 from fedlens.diagnosis.reference import Reference
 
 Projected = NDArray[np.float64]
-"""Each user's updates as the diagnosis sees them, [users, vectors]."""
+"""A release as the diagnosis sees it, [vectors]."""
 
 
 @dataclass(frozen=True)
@@ -22,13 +30,17 @@ class DrawnDiagnosis:
     """What a diagnosis says of one draw."""
 
     found: tuple[str, ...]
-    """Faults, surest first."""
+    """Faults with a name, surest first."""
     shares: tuple[float, ...]
     intervals: tuple[tuple[float, float], ...]
     p_value: float
     """Of the omnibus test."""
     fits: bool
     """Whether the reference was believed."""
+    surest: str = ""
+    """The fault that fits best, with a name or without; empty where none was needed."""
+    like: str = ""
+    """The fault that something without a name looks most like; empty where all has one."""
 
 
 class NoisyDraws:
@@ -50,12 +62,11 @@ class NoisyDraws:
             users: of a run.
             group: of so many people, of whom all take part or none, and all have a fault or none.
         """
-        gram, self._factors = inquiry.geometry.gram, inquiry.factors(users, noise)
+        self._factors = inquiry.factors(users, noise)
         self._inquiry, self._reference = inquiry, reference
         self._noise, self._users, self._group = noise, users, group
         self._geometry = inquiry.geometry.rescaled(self._factors)
-        values, vectors = np.linalg.eigh(gram)
-        self._root = self._factors[:, None] * vectors * np.sqrt(np.maximum(values, 0))
+        self._starts = parts_of(inquiry)
         self._names = [one.fault.name for one in inquiry.hypotheses]
 
     @property
@@ -70,13 +81,13 @@ class NoisyDraws:
         return least_visible(self._inquiry.geometry.size(place) / self._noise**2)
 
     def draw(
-        self, sound: Projected, faulty: Projected, share: float, seed: int, without: str = ""
+        self, sound: Matrix, faulty: Matrix, share: float, seed: int, without: str = ""
     ) -> DrawnDiagnosis:
         """A run whose users are picked out of all people, of whom a share has a fault.
 
         Args:
-            sound: all people's mean updates at noise 1, by group, [groups, vectors].
-            faulty: of the first ones with the fault, [some, vectors].
+            sound: all people's mean updates at noise 1, by group, [groups, P].
+            faulty: of the first ones with the fault, [some, P].
             share: of the users that is picked among the faulty; as many people as there are users
                 are an earlier run's where that is what is compared with.
             seed: of who takes part, who has the fault, and of the noise.
@@ -89,11 +100,12 @@ class NoisyDraws:
         total = sound[well[:own]].sum(0) + faulty[ill].sum(0)
         if self._inquiry.observed.difference:
             total = total - sound[well[own : own + users]].sum(0)
-        noise = self._root @ source.standard_normal(self._root.shape[1])
-        return self._said(self._factors * total / users / self._noise + noise, without)
+        noise = source.standard_normal(len(total), dtype=np.float32)
+        return self._said((total / users / self._noise + noise).astype(np.float32), without)
 
-    def _said(self, seen: Projected, without: str) -> DrawnDiagnosis:
+    def _said(self, release: Matrix, without: str) -> DrawnDiagnosis:
         difference = self._inquiry.observed.difference
+        seen: Projected = self._factors * self._inquiry.geometry.project(release[None])[0]
         model = self._geometry.model(seen, difference=difference)
         kept = [place for place, name in enumerate(self._names) if name != without or not name]
         names, model = [self._names[place] for place in kept], model.only(kept)
@@ -101,11 +113,32 @@ class NoisyDraws:
         taken = selected(model, names, count)
         places = [place for place, _ in taken]
         rest = unexplained(model, places, count)
+        fits = judged(self._reference, rest, len(taken)).fits
+        agreed = self._agreed([kept[place] for place in places], release)
+        sure = fits and explains(rest.p_value, agreed)
         shares = joint_shares(model, places) if places else None
+        named: list[int] = []
+        if shares is not None and sure:
+            kinds = [self._inquiry.hypotheses[kept[place]].fault.kind for place in places]
+            names_hold = sure_names([q for _, q in taken], shares.values.tolist(), kinds)
+            named = [i for i, holds in enumerate(names_hold) if holds]
+        weak = [place for i, place in enumerate(places) if i not in named]
+        z = left_over(model, []).z[:count]
+        like = names[weak[0] if weak else int(np.argmax(z))]
         return DrawnDiagnosis(
-            tuple(names[place] for place in places),
-            () if shares is None else tuple(float(one) for one in shares.values),
-            () if shares is None else tuple(shares.interval(i) for i in range(len(places))),
+            tuple(names[places[i]] for i in named),
+            tuple(float(shares.values[i]) for i in named) if shares else (),
+            tuple(shares.interval(i) for i in named) if shares else (),
             rest.p_value,
-            judged(self._reference, rest, len(taken)).fits,
+            fits,
+            names[places[0]] if places else "",
+            like if fits and not (sure and len(named) == len(taken)) else "",
         )
+
+    def _agreed(self, places: list[int], release: Matrix) -> float:
+        """By p value, a test that all parts of the sums tell the same shares."""
+        if not places:
+            return 1.0
+        difference = self._inquiry.observed.difference
+        parts = self._geometry.parts(places, release, self._starts, difference=difference)
+        return disagreement(parts, len(places))

@@ -14,7 +14,6 @@ from fedlens.diagnosis.hypotheses import Hypothesis
 from fedlens.diagnosis.inquiry import Inquiry
 from fedlens.diagnosis.reference import Reference
 from fedlens.models.faults.protocol import Records
-from fedlens_research.bugs.drawing import Projected
 
 AT_ONCE = 250
 """Users whose updates are computed together."""
@@ -75,16 +74,16 @@ class Crowd:
             held = Reference("users", images[some], labels[some], inquiry.classes)
             number = first // self._records
             block = HeldSums(inquiry.observed.evidence, held, self._records, number)
-            parts.append(self._seen(block.sound()))
+            parts.append(self._grouped(block.sound()))
             if number < kept:
                 self._blocks.append(block)
-        self.sound: Projected = np.concatenate(parts)
-        """Each group's mean update as the diagnosis sees it, [groups, vectors]."""
+        self.sound: Matrix = np.concatenate(parts)
+        """Each group's mean update over the noise, float32 [groups, P]."""
 
-    def faulty(self, planted: Hypothesis) -> Projected:
+    def faulty(self, planted: Hypothesis) -> Matrix:
         """The same of those that may have a fault, were all of them to have it."""
-        return np.concatenate([self._seen(block.once(planted)) for block in self._blocks])
+        return np.concatenate([self._grouped(block.once(planted)) for block in self._blocks])
 
-    def _seen(self, updates: Matrix) -> Projected:
-        grouped = updates.reshape(-1, self._group, updates.shape[1]).mean(1)
-        return self._inquiry.geometry.project(grouped)
+    def _grouped(self, updates: Matrix) -> Matrix:
+        found: Matrix = updates.reshape(-1, self._group, updates.shape[1]).mean(1)
+        return found

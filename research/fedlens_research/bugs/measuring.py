@@ -14,13 +14,13 @@ import numpy as np
 
 import fedlens.diagnosis
 import fedlens.models.faults
+from fedlens.diagnosis.expected import Matrix
 from fedlens.foundation.json_values import json_value
 from fedlens_research.bugs import drawing
-from fedlens_research.bugs.drawing import Projected
 from fedlens_research.bugs.outsiders import planted
 from fedlens_research.bugs.plan import BugTrial
 from fedlens_research.bugs.tallies import BugTally, tallied
-from fedlens_research.bugs.worlds import GROUP, BugWorld
+from fedlens_research.bugs.worlds import BugWorld, group_of
 from fedlens_research.framework.errors import StudyError
 from fedlens_research.framework.store import TrialStore, digest
 from fedlens_research.framework.trials import Report
@@ -123,14 +123,15 @@ def _said(trial: BugTrial) -> str:
     return f"{trial.question}: {trial.data}, seed {trial.seed}{extra}"
 
 
-def _measured(trial: BugTrial, world: BugWorld, faulty: Projected, data_dir: str) -> MeasuredBug:
+def _measured(trial: BugTrial, world: BugWorld, faulty: Matrix, data_dir: str) -> MeasuredBug:
     stream = int(digest(asdict(trial)), 16)  # the same draws for another method
     name = planted(trial.fault, data_dir).fault.name if trial.fault else ""
     tallies = []
     for number, share in enumerate(trial.shares):
         seeds = np.random.SeedSequence([stream, number]).generate_state(trial.draws, np.uint64)
         said = world.drawn(trial, faulty, share, [int(seed) for seed in seeds])
-        true = round(share * trial.users / GROUP) * GROUP / trial.users
+        group = group_of(trial.data)
+        true = round(share * trial.users / group) * group / trial.users
         tallies.append(tallied(name, true, said))
     predicted = world.smallest_detectable(trial).get(trial.fault)
     shown = json_value(predicted) if predicted is not None and predicted <= 1 else None

@@ -15,6 +15,7 @@ from fedlens.diagnosis.hypotheses import Hypothesis
 from fedlens.models.faults import FAULTS
 from fedlens.models.faults.protocol import Fault, FaultSetting, Variant
 from fedlens.models.shapes import from_pixels
+from fedlens_research.bugs.changes import CHANGES
 from fedlens_research.bugs.plan import CLASSES, NEW
 
 EDGE, LOST, SPECKLED = 2, 2, 0.05
@@ -69,6 +70,7 @@ OUTSIDERS: dict[str, Callable[[Tensor, FaultSetting], Tensor]] = {
     "speckles": speckled,
     "double pictures": doubled,
     "diagonal mirror": lambda images, _: images.mT,
+    **CHANGES,
 }
 """Of the images, in all classes."""
 

@@ -156,7 +156,7 @@ def _clean(results: BugResults) -> list[str]:
                 ]
             )
     head = ["clean data", "ε", "draws", "any finding (%)", "reference refused (%)"]
-    head += ["omnibus p ≤ .02 (%)", "named"]
+    head += ["omnibus p ≤ .01 (%)", "named"]
     return [*page_texts.CLEAN.splitlines(), "", *markdown_table(head, rows), ""]
 
 

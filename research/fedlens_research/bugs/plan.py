@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from fedlens.data.registry import DatasetError, load
+from fedlens.data.registry import DatasetError
 from fedlens.models.faults import FAULTS
+from fedlens_research.bugs.changes import CHANGES
+from fedlens_research.bugs.writers import WRITERS, data_set
 from fedlens_research.framework.errors import StudyError
 
 Question = Literal["known", "unknown", "earlier", "foreign"]
@@ -144,6 +146,20 @@ QUICK = replace(
     draws=10,
     clean=20,
 )
+NAMES = replace(
+    FULL,
+    data=(*FULL.data, *WRITERS),
+    users=(1000,),
+    epsilons=(2.0,),
+    shares=(0.1, 0.3),
+    seeds=(0,),
+    questions=("known", "unknown"),
+    few=(),
+    outsiders=(*FULL.outsiders[:6], *CHANGES),
+    draws=3,
+    clean=20,
+)
+"""Whether names are right: the library's faults, and those that stand in no library."""
 LEFT_OUT_OF_QUICK = (
     "other faults, shares, ε, 3,000 users, MNIST and Fashion-MNIST, more than one seed, an\n"
     "earlier run as reference, and really trained runs"
@@ -170,7 +186,7 @@ def _asked(plan: BugPlan, question: Question, data: str, seed: int) -> Iterator[
     if question == "unknown":
         faults += tuple(f for f in plan.outsiders if may_be_planted(f, data, plan.data))
     clean = () if question == "unknown" else ("",)
-    for users in sizes:
+    for users in (WRITERS[data],) if data in WRITERS else sizes:
         shares = shares_of(plan, question, users)
         for reference in references:
             for fault in (*clean, *faults):
@@ -210,7 +226,7 @@ def found_data(names: tuple[str, ...], data_dir: str) -> tuple[str, ...]:
     found = []
     for name in names:
         try:
-            load(name, data_dir or None)
+            data_set(name, data_dir)
         except DatasetError:
             continue
         found.append(name)

@@ -34,13 +34,16 @@ class BugTally:
     flagged: int
     """The omnibus test says that something is left."""
     noticed: int
-    """Either that, or refused: it is said that something is there which is not in the library."""
+    """Something has no name, or refused: it is said that something is there that may be no fault
+    of the library."""
     covered: int
     """Of those named: the 95% interval holds the share."""
     errors: tuple[float, ...]
     """Of those named: the share that was said less the true one."""
     names: dict[str, int]
     """How often each fault was the surest finding."""
+    before: int = 0
+    """This fault fitted best, whether that was enough for a name or not."""
 
     def to_json(self) -> dict[str, Any]:
         """As a JSON object."""
@@ -66,10 +69,11 @@ def tallied(fault: str, share: float, said: Sequence[DrawnDiagnosis]) -> BugTall
         others=sum(any(name != fault for name in one.found) for one in believed),
         refused=sum(not one.fits for one in said),
         flagged=sum(one.p_value <= UNEXPLAINED for one in said),
-        noticed=sum(one.p_value <= UNEXPLAINED or not one.fits for one in said),
+        noticed=sum(bool(one.like) or not one.fits for one in said),
         covered=sum(one.intervals[i][0] <= share <= one.intervals[i][1] for one, i in pairs),
         errors=tuple(one.shares[i] - share for one, i in pairs),
         names=dict(Counter(one.found[0] for one in believed)),
+        before=sum(one.fits and one.surest == fault for one in said) if fault else 0,
     )
 
 
@@ -85,6 +89,7 @@ def together(tallies: Sequence[BugTally]) -> BugTally:
         "flagged",
         "noticed",
         "covered",
+        "before",
     )
     names: Counter[str] = Counter()
     for one in tallies:

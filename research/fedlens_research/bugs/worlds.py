@@ -15,8 +15,8 @@ from torch import Tensor
 
 from fedlens import simulations
 from fedlens.data.dataset import Dataset
-from fedlens.data.registry import load
 from fedlens.diagnosis.evidence import observed_of
+from fedlens.diagnosis.expected import Matrix
 from fedlens.diagnosis.hypotheses import library
 from fedlens.diagnosis.inquiry import Inquiry
 from fedlens.diagnosis.reference import Reference, like_all
@@ -27,10 +27,11 @@ from fedlens.server.config.loading import read_config
 from fedlens.server.config.schedule import scaled
 from fedlens.server.config.tree import Config
 from fedlens.server.round.releases import ArchivedRelease
-from fedlens_research.bugs.drawing import DrawnDiagnosis, NoisyDraws, Projected
+from fedlens_research.bugs.drawing import DrawnDiagnosis, NoisyDraws
 from fedlens_research.bugs.held import Crowd
 from fedlens_research.bugs.outsiders import planted
 from fedlens_research.bugs.plan import DELTA, SCANS, BugTrial
+from fedlens_research.bugs.writers import WRITERS, data_set
 from fedlens_research.framework.errors import StudyError
 
 RECORDS = 10
@@ -48,10 +49,15 @@ MARGIN = 4 / 3
 draws have the same ones."""
 GROUP = 10
 """People who take part, and have a fault, together: only sums over users are ever released, and one
-sum for ten people is a tenth of the work."""
+sum for ten people is a tenth of the work. Writers who are known are few: each takes part alone."""
 STATES_AT = 2.0
 """The ε at which states of later tasks are made, whatever ε the noise is of."""
 _ENLARGED = 28
+
+
+def group_of(data: str) -> int:
+    """People of a data set who take part together."""
+    return 1 if data in WRITERS else GROUP
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +91,9 @@ def cast_of(dataset: Dataset, sizes: Sequence[int], seed: int) -> Cast:
         )
     people = min(max(PEOPLE * min(sizes), round(MARGIN * users)), count // RECORDS)
     order = source.permutation(count)
+    if dataset.name in WRITERS:  # whole people, one after another
+        order = source.permutation(count // RECORDS)[:, None] * RECORDS + np.arange(RECORDS)
+        order = order.flatten()
     size = min(REFERENCE, len(dataset.test_labels) // 2)
     test = like_all(dataset.test_labels, 2 * size, source)
     own = like_all(dataset.test_labels[test], size, source)
@@ -145,14 +154,15 @@ class BugWorld:
         reference = _foreign(first, data_dir) or cast.reference
         self.reference_images, self._data_dir = len(reference.labels), data_dir
         self._inquiry = inquiry = _inquiry(sizes[0], first, cast, reference)
+        group = group_of(first.data)
         base = noise_at(STATES_AT, sizes[0], DELTA)
         self._draws = {
-            kind: NoisyDraws(inquiry, reference, noise_at(*kind) / base, kind[1], GROUP)
+            kind: NoisyDraws(inquiry, reference, noise_at(*kind) / base, kind[1], group)
             for kind in {(trial.epsilon, trial.users, trial.delta) for trial in trials}
         }
         most = max(share * trial.users for trial in trials for share in trial.shares)
         kept = min(people, math.ceil(most * MARGIN))
-        self._crowd = Crowd(inquiry, cast.people, kept, GROUP)
+        self._crowd = Crowd(inquiry, cast.people, kept, group)
 
     def smallest_detectable(self, trial: BugTrial) -> dict[str, float]:
         """By fault, as the diagnosis itself says."""
@@ -163,14 +173,14 @@ class BugWorld:
         asked = planted(trial.fault, self._data_dir)
         return self._of(trial).least_visible(asked) if asked in self._inquiry.hypotheses else None
 
-    def faulty(self, fault: str) -> Projected:
+    def faulty(self, fault: str) -> Matrix:
         """Updates of people with the fault, or of sound ones where it is not named."""
         if not fault:
             return self._crowd.sound
         return self._crowd.faulty(planted(fault, self._data_dir))
 
     def drawn(
-        self, trial: BugTrial, faulty: Projected, share: float, seeds: Sequence[int]
+        self, trial: BugTrial, faulty: Matrix, share: float, seeds: Sequence[int]
     ) -> list[DrawnDiagnosis]:
         """One run a seed, diagnosed."""
         draws, sound = self._of(trial), self._crowd.sound
@@ -190,7 +200,7 @@ def _inquiry(users: int, trial: BugTrial, cast: Cast, reference: Reference) -> I
 
 @lru_cache(maxsize=3)
 def _loaded(name: str, data_dir: str) -> Dataset:
-    return load(name, data_dir or None)
+    return data_set(name, data_dir)
 
 
 def _foreign(trial: BugTrial, data_dir: str) -> Reference | None:
