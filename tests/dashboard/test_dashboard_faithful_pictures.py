@@ -235,13 +235,19 @@ def test_the_results_page_shows_all_pixels(open_page: Opener, store_at: tuple[st
     large_run(store, 64)
     project = populated.add_project(store, purpose="faithful")
     user, label = store.ensure_user("ann"), store.labels(project)[0].label_id
-    for sample in store.queue(project, user, 3):
+    queued = store.queue(project, user, 3)
+    for sample in queued:
         answer = Annotation(
             client_uuid=str(sample.sample_id), project_id=project, sample_id=sample.sample_id,
             user_id=user, label_id=label,
         )  # fmt: skip
         store.annotate(answer)
-    shown = drawn(open_page("results", project=str(project)))
+    rows = range(len({sample.requested_class for sample in queued}))
+    shown = [
+        each
+        for row in rows  # the cell of each requested class under the first label
+        for each in drawn(open_page("results", project=str(project), cell=f"{row}-0"))
+    ]
     assert [(width, height) for width, height, _ in shown] == [(64, 64)] * 3
     assert len({zlib.crc32(png) for _, _, png in shown}) == 3
 

@@ -24,7 +24,7 @@ OWN = (
     "diagnosis/steps.py", "diagnosis/stored_answers.py", "fedlens/api/runs.py",
     "fedlens/cli/budget.py", "fedlens/deploy/submitting.py", "foundation/logs.py",
     "server/federation/names.py", "server/round/status.py", "server/run/history.py",
-    "simulations/audits/report.py", "client/node/store.py", "client/preparing/index.py",
+    "simulations/audits/report.py", "simulations/plots/diagnosis.py", "client/node/store.py", "client/preparing/index.py",
     "client/preparing/intake.py", "client/preparing/report.py", "data/embedded.py",
     "data/embedded_data/make.py",
     "privatizers/export.py", "store/exporters/", "store/pngs.py", "store/sample_archive.py",

@@ -338,7 +338,8 @@ def _signature(function: Any) -> str:
 
 def test_kinds_of_plugins_have_their_groups_and_names(frozen):
     found = {each.group: {"kind": each.kind, "ours": sorted(each._own)} for each in REGISTRIES}
-    calls = [node for node in _nodes(ast.Call, "Registry") if _last(node.func) == "Registry"]
+    kinds = ("Registry", "FaultLibrary")
+    calls = [node for node in _nodes(ast.Call, *kinds) if _last(node.func) in kinds]
     groups = {node.args[1].value for node in calls if len(node.args) > 1}
     assert groups == set(found), "a registry that this test does not know"
     frozen("plugins.json", dict(sorted(found.items())))

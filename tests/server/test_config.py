@@ -75,7 +75,7 @@ BAD = [
     ("tasks.annotator.components", 0, "a number above 0"),
     ("tasks.annotator.features", "pixels", "'scattering' or 'orientations'"),
     ("tasks.annotator.decorrelation", -0.5, "a number ≥ 0"),
-    ("tasks.annotator.rate", 0.0, "a number above 0"),
+    ("tasks.annotator.rate", -0.1, "a number ≥ 0.0"),
     ("tasks.annotator.momentum", 1.0, "a number below 1"),
     ("tasks.annotator.weight", -0.1, "a number ≥ 0"),
     ("tasks.annotator.sharpness", 0.0, "a number above 0"),

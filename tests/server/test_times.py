@@ -133,6 +133,10 @@ def test_the_store_has_no_column_for_a_time_or_a_duration_of_a_run(rounds, run_s
     assert timed == {
         ("projects", "created_at"),
         ("annotations", "created_at"),
+        ("adjudications", "created_at"),
+        ("spending_requests", "created_at"),
+        ("spending_requests", "changed_at"),
+        ("spending_rules", "created_at"),
         ("sign_ins", "expires_at"),
         ("leases", "until"),
         ("findings", "created_at"),
