@@ -94,6 +94,11 @@ def smaller(images: Tensor, times: int) -> Tensor:
     return images if times == 1 else F.avg_pool2d(images, times)
 
 
+def as_seen(images: Tensor) -> Tensor:
+    """Images [n, c, h, w] as what judges whole pictures sees them; see `shrinking`."""
+    return smaller(images, shrinking(images.shape[-1]))
+
+
 class FixedFeatures(nn.Module):
     """What images are turned into, rows [n, dim], by nothing that is learned.
 
