@@ -69,6 +69,9 @@ class Distortion:
     warping: float = 0.0
     """Most standard deviation, about, of how far a smooth field moves a pixel along each axis, as a
     share of the image's side; 0 for none."""
+    scenes: float = 0.0
+    """Share of *colour* images whose place a made-up scene takes, one of shapes that lie over one
+    another; 0 for none. Samples of photographs are too alike to show what one may look like."""
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
