@@ -118,7 +118,7 @@ class DatasetSpec:
     load: Callable[[str, Path | None], Dataset] | None = None
     by_path: bool = False
     augmentation: Augmentation = Augmentation("none", moving=0.1)
-    distortion: Distortion = Distortion(warping=0.1, patching=0.5)
+    distortion: Distortion = Distortion(warping=0.1, patching=0.5, scenes=0.5)
     student_images: int = 1
     published: str = ""
     public: bool = False
