@@ -26,7 +26,7 @@ from fedlens.client.messages import LONGEST_NAME, Natural
 from fedlens.client.users.protocol import NodeDataError
 from fedlens.foundation.toml import parse_toml
 from fedlens.foundation.unlabelled import NONE, OWN, UNLABELLED, label_model_in
-from fedlens.models.shapes import SIDES, ImageShape
+from fedlens.models.shapes import GOOD_SIDES, SIDES, ImageShape
 
 MOST_CLASSES = 1000
 MOST_BYTES = 2**20
@@ -54,7 +54,7 @@ def _distinct(values: tuple[str, ...]) -> tuple[str, ...]:
 
 def _side(value: int) -> int:
     if value not in SIDES:
-        raise ValueError("give a multiple of 4 from 16 to 64")
+        raise ValueError(f"give {GOOD_SIDES}")
     return value
 
 
@@ -76,8 +76,8 @@ class ImageForm(_Table):
     """``[image]``: what every picture is brought to."""
 
     side: Annotated[int, AfterValidator(_side)] = 32
-    """Pixels of a side of the square: a multiple of 4 from 16 to 64. Pictures are cut to their
-    middle square and scaled."""
+    """Pixels of a side of the square: a multiple of 4 from 16 to 64, or of 8 up to 128. Pictures
+    are cut to their middle square and scaled."""
     colour: bool = False
     """Three channels, red, green and blue, in place of one of grey."""
 

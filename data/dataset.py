@@ -31,7 +31,7 @@ class Dataset:
 
     Attributes:
         name: what it was loaded as, e.g. ``embedded`` or ``npz:faces.npz``.
-        train_images: uint8 [n, c, h, w]; c is 1 or 3, h = w a multiple of 4 from 16 to 64.
+        train_images: uint8 [n, c, h, w]; c is 1 or 3, h = w one of `SIDES`.
         train_labels: int64 [n], each in [0, classes).
         test_images: uint8 [m, c, h, w]. For measuring only: never part of a release.
         test_labels: int64 [m].
@@ -191,7 +191,7 @@ def check_size(where: str, channels: int, height: int, width: int) -> None:
     """Refuse an image size no network here is built for, naming ``where`` it stands.
 
     Raises:
-        DatasetError: unless 1 or 3 channels of a square, its side a multiple of 4 from 16 to 64.
+        DatasetError: unless 1 or 3 channels of a square, its side one of `SIDES`.
     """
     try:
         check_shape((channels, height, width))

@@ -69,6 +69,9 @@ class Distortion:
     warping: float = 0.0
     """Most standard deviation, about, of how far a smooth field moves a pixel along each axis, as a
     share of the image's side; 0 for none."""
+    scenes: float = 0.0
+    """Share of *colour* images whose place a made-up scene takes, one of shapes that lie over one
+    another; 0 for none. Samples of photographs are too alike to show what one may look like."""
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
@@ -115,7 +118,7 @@ class DatasetSpec:
     load: Callable[[str, Path | None], Dataset] | None = None
     by_path: bool = False
     augmentation: Augmentation = Augmentation("none", moving=0.1)
-    distortion: Distortion = Distortion(warping=0.1, patching=0.5)
+    distortion: Distortion = Distortion(warping=0.1, patching=0.5, scenes=0.5)
     student_images: int = 1
     published: str = ""
     public: bool = False

@@ -18,7 +18,7 @@ from PIL import Image
 from fedlens.data.dataset import Dataset, DatasetError, Images, Labels, build_dataset
 from fedlens.data.embedded import load_embedded
 from fedlens.data.spec import Augmentation, DatasetSpec
-from fedlens.models.shapes import SIDES
+from fedlens.models.shapes import GOOD_SIDES, SIDES
 
 NAME = "stand-in"
 _ARGUMENT = re.compile(r"(\d+)x(\d+)(?:x([13]))?,(\d+)(?:,(\d+))?")
@@ -81,8 +81,8 @@ def _parsed(argument: str) -> tuple[int, int, int, int]:
     height, width, channels, classes, records = (int(part or 0) for part in found.groups())
     if height != width or height not in SIDES:
         raise DatasetError(
-            f"{NAME}:{argument}: {height} x {width} pixels; a side is a multiple of 4 from "
-            f"{SIDES[0]} to {SIDES[-1]}"
+            f"{NAME}:{argument}: {height} x {width} pixels; a side is "
+            f"{GOOD_SIDES}"
         )
     if not 1 <= classes <= MOST_CLASSES:
         raise DatasetError(f"{NAME}:{argument}: {classes} classes; give 1 to {MOST_CLASSES}")

@@ -7,7 +7,8 @@ down to its last layer) is post-processing.
 
 Random cosines approximate a Gaussian kernel: Rahimi & Recht, "Random Features for Large-Scale
 Kernel Machines" (NeurIPS 2007), algorithm 1. Here one bank sees the whole image and two see
-square patches at every position of a grid, which keeps strokes and their places apart.
+square patches at every position of a grid, which keeps strokes and their places apart. Of pictures
+of 56 pixels or more the first sees a smaller copy, and grids are as much coarser.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from fedlens.models.shapes import FixedFeatures, ImageShape, check_shape
+from fedlens.models.shapes import FixedFeatures, ImageShape, check_shape, smaller
 
 MOST_VALUES = 8_000_000
 """Values of rows that are computed at once, so that large images take no more memory than small."""
@@ -32,7 +33,9 @@ class PatchFeatures(FixedFeatures):
 
     ``dim`` is 6,433 for 28 x 28 and 7,873 for 32 x 32 images by default: 2 x ``global_waves``
     + ``small_waves`` x places of a 9 x 9 window (stride 3) + ``large_waves`` x places of a
-    15 x 15 window (stride 4) + 1. There are no trained parameters.
+    15 x 15 window (stride 4) + 1. With images that are seen n times smaller (`shrinking`) strides
+    are n times as long; where n is 4, windows lie on a copy of half the size. There are no trained
+    parameters.
 
     Formal guarantees: each output row has L2 norm at most 1 (clamped, with a margin above
     float32 rounding); its last coordinate is exactly ``mass``, so class masses are released
@@ -79,14 +82,16 @@ class PatchFeatures(FixedFeatures):
         self.mass = mass
         source = torch.Generator().manual_seed(seed)
         channels, height, width = self.shape
-        pixels = channels * height * width
+        pixels = channels * (height // self.shrink) * (width // self.shrink)
         self._buffer("global_weight", (pixels, global_waves), 5.0, source)
         self._buffer("small_weight", (small_waves, channels, 9, 9), 2.5, source)
         self._buffer("large_weight", (large_waves, channels, 15, 15), 3.5, source)
         for name, waves in (("small_phase", small_waves), ("large_phase", large_waves)):
             self.register_buffer(name, 2 * math.pi * torch.rand(waves, generator=source))
-        places = ((height - 3) // 3 + 1) ** 2 * small_waves
-        places += ((height - 7) // 4 + 1) ** 2 * large_waves
+        self.halved = 2 if self.shrink == 4 else 1
+        side, self.coarser = height // self.halved, self.shrink // self.halved
+        places = ((side - 3) // (3 * self.coarser) + 1) ** 2 * small_waves
+        places += ((side - 7) // (4 * self.coarser) + 1) ** 2 * large_waves
         self.dim = 2 * global_waves + places + 1
         self.chunk = max(1, min(chunk, MOST_VALUES // self.dim))
 
@@ -99,9 +104,11 @@ class PatchFeatures(FixedFeatures):
 
     def _rows(self, images: Tensor) -> Tensor:
         pixels = (images + 1) / 2
-        whole = pixels.flatten(1) @ self.global_weight
-        small = _angles(pixels, self.small_weight, self.small_phase, stride=3, padding=3)
-        large = _angles(pixels, self.large_weight, self.large_phase, stride=4, padding=4)
+        whole = smaller(pixels, self.shrink).flatten(1) @ self.global_weight
+        near, far = 3 * self.coarser, 4 * self.coarser
+        pixels = smaller(pixels, self.halved)
+        small = _angles(pixels, self.small_weight, self.small_phase, stride=near, padding=3)
+        large = _angles(pixels, self.large_weight, self.large_phase, stride=far, padding=4)
         longest = math.sqrt(1 - self.mass**2) * (1 - ROUNDING_SLACK)
         # products may be less precise than what they are made of
         banks = (angles.to(images.dtype) for angles in (whole, small, large))

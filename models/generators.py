@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from fedlens.models.resizing import DoublingConv2d, FoldedConv2d, normalised, unfolded
-from fedlens.models.shapes import ImageShape, check_classes, check_shape, one_hot
+from fedlens.models.shapes import TWICE_DOUBLED, ImageShape, check_classes, check_shape, one_hot
 from fedlens.models.weights import initialise, unset_weights
 
 LANES = 8
@@ -16,6 +16,8 @@ LANES = 8
 
 class Generator(nn.Module):
     """Noise and a class to an image: a linear layer, a convolution, then twice resize and convolve.
+
+    Images of more than 64 pixels a side are doubled once more.
 
     Bilinear resizing with 3 x 3 convolutions, in place of transposed ones, keeps strokes clean
     where the critic's signal is noisy. Batch normalisation is safe here: in training the batch
@@ -55,7 +57,7 @@ class Generator(nn.Module):
         self.classes = check_classes(classes)
         self.latent = latent
         self.width = width
-        self.side = self.shape[1] // 4
+        self.side = self.shape[1] // (4 if self.shape[1] <= TWICE_DOUBLED else 8)
         small, middle, last = _channels(width)
         with unset_weights():
             self.dense = nn.Linear(latent + self.classes, width * self.side**2, bias=False)
@@ -66,6 +68,9 @@ class Generator(nn.Module):
             self.norm3 = nn.BatchNorm2d(middle)
             self.conv2 = DoublingConv2d(middle, last)
             self.norm4 = nn.BatchNorm2d(last)
+            if self.shape[1] > TWICE_DOUBLED:
+                self.conv3 = DoublingConv2d(last, last)
+                self.norm5 = nn.BatchNorm2d(last)
             self.paint = FoldedConv2d(last, self.shape[0])
         initialise(self, generator, "relu")
 
@@ -83,6 +88,8 @@ class Generator(nn.Module):
         maps = F.relu(self.norm2(maps), inplace=True)
         maps = unfolded(normalised(self.conv1(maps), self.norm3))
         maps = normalised(self.conv2(maps), self.norm4)
+        if self.shape[1] > TWICE_DOUBLED:
+            maps = normalised(self.conv3(unfolded(maps)), self.norm5)
         return torch.tanh(unfolded(self.paint(maps))).contiguous()
 
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from fedlens.models.shapes import FixedFeatures, ImageShape, check_shape
+from fedlens.models.shapes import FixedFeatures, ImageShape, check_shape, smaller
 
 BINS = 8
 """Directions, all around the circle: a stroke's two edges fall into opposite bins."""
@@ -55,7 +55,8 @@ class OrientationFeatures(FixedFeatures):
 
     ``dim`` is 1,488 for (1, 28, 28), 1,881 for (1, 32, 32), 1,616 for (3, 28, 28) and 2,043 for
     (3, 32, 32) images. There are no parameters and no saved state. Colour images have the mean of
-    their channels' histograms, and coarse pixels of each channel.
+    their channels' histograms, and coarse pixels of each channel. Larger ones are seen smaller
+    (`shrinking`).
 
     Formal guarantees: finite rows for any input (pixels are clamped to [-1, 1] first, and what is
     not a number counts as grey); differentiable wherever pixels lie in [-1, 1], flat images
@@ -82,14 +83,14 @@ class OrientationFeatures(FixedFeatures):
         # times (slope to the right, slope downwards, strength): 2 m (cos(a - b) - 1/2)
         shares = torch.stack([2 * angles.cos(), 2 * angles.sin(), -torch.ones(BINS)], 1)
         self.register_buffer("directions", shares, persistent=False)
-        channels, side, _ = self.shape
+        channels, side = self.shape[0], self.shape[1] // self.shrink
         for name, cells in (("fine", FINE), ("coarse", COARSE), ("pixels", PIXELS)):
             self.register_buffer(name, cells.means(side), persistent=False)
         histograms = 2 * FINE.places(side) ** 2 + COARSE.places(side) ** 2
         self.dim = BINS * histograms + channels * PIXELS.places(side) ** 2
 
     def _rows(self, images: Tensor) -> Tensor:
-        pixels = torch.nan_to_num(images, nan=0.0).clamp(-1, 1)
+        pixels = smaller(torch.nan_to_num(images, nan=0.0).clamp(-1, 1), self.shrink)
         edges = self._edges(pixels)
         fine, coarse = _pooled(edges, self.fine), _pooled(edges, self.coarse)
         brightness = _pooled(pixels, self.pixels)

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from fedlens.models.moduli import DIRECTIONS, LEAST, ORDER, Waves, moduli
-from fedlens.models.shapes import FixedFeatures, ImageShape, check_shape
+from fedlens.models.shapes import FixedFeatures, ImageShape, check_shape, smaller
 
 FINEST, SLOWEST = 0.8, 1.6
 """Width of the finest wavelet's envelope, and of the local mean, in pixels."""
@@ -35,9 +35,9 @@ _SECOND = (DIRECTIONS * _PLACE[:, None] + _PLACE).flatten()
 class ScatteringFeatures(FixedFeatures):
     """Local means of two orders of wavelet moduli, each place scaled by its strength.
 
-    ``dim`` is 81 x 49 = 3,969 for (1, 28, 28), 81 x 64 = 5,184 for (1, 32, 32) images, and two
-    coarse images more for 3 channels, whose mean is what waves. There are no parameters and no
-    saved state.
+    ``dim`` is 81 x 49 = 3,969 for (1, 28, 28), 81 x 64 = 5,184 for (1, 32, 32) and (1, 64, 64)
+    images, which are seen at half their size (`shrinking`), and two coarse images more for 3
+    channels, whose mean is what waves. There are no parameters and no saved state.
 
     Formal guarantees: finite rows for any input (pixels are clamped to [-1, 1] first, and what is
     not a number counts as grey); differentiable wherever pixels lie in [-1, 1], flat images
@@ -55,13 +55,14 @@ class ScatteringFeatures(FixedFeatures):
         super().__init__()
         self.shape = check_shape(shape)
         self.chunk = chunk
-        self.places = (self.shape[1] // 4) ** 2
+        self.places = (self.shape[1] // self.shrink // 4) ** 2
         orders = 2 * DIRECTIONS + DIRECTIONS**2
         self.dim = (orders + self.shape[0]) * self.places
 
     def _rows(self, images: Tensor) -> Tensor:
-        count, channels, side, _ = images.shape
         pixels = (torch.nan_to_num(images, nan=0.0).clamp(-1, 1) + 1) / 2
+        pixels = smaller(pixels, self.shrink)
+        count, channels, side, _ = pixels.shape
         half = side // 2
         grey = pixels.mean(1)
         fine = F.avg_pool2d(moduli(grey, Waves(side, 1, 7, FINEST, FREQUENCY)), 2)

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from fedlens.foundation.errors import FedlensError
 
@@ -28,11 +29,15 @@ def as_pixels(images: Tensor) -> NDArray[np.uint8]:
 
 
 ImageShape = tuple[int, int, int]
-"""(channels, height, width): 1 or 3 channels, a square of 16 to 64 pixels, a multiple of 4."""
+"""(channels, height, width): 1 or 3 channels, a square whose side is one of `SIDES`."""
 
 CHANNELS = (1, 3)
-SIDES = tuple(range(16, 65, 4))
-"""Pixels of a side: multiples of 4, since generators double maps twice, 16 to 64."""
+SIDES = (*range(16, 65, 4), *range(72, 129, 8))
+"""Pixels of a side. Generators double maps twice, and three times above `TWICE_DOUBLED`."""
+TWICE_DOUBLED = 64
+GOOD_SIDES = "a multiple of 4 from 16 to 64, or of 8 up to 128"
+"""`SIDES` in words."""
+MOST_SHRUNK, LEAST_SEEN = 4, 28
 
 
 class ShapeError(FedlensError, ValueError):
@@ -53,9 +58,19 @@ def check_shape(shape: ImageShape) -> ImageShape:
     if height != width or height not in SIDES:
         raise ShapeError(
             f"shape {shape!r} is {height} x {width} pixels; resize the images to a square whose "
-            "side is a multiple of 4 from 16 to 64, such as 32 x 32"
+            f"side is {GOOD_SIDES}, such as 32 x 32"
         )
     return channels, height, width
+
+
+def shrinking(side: int) -> int:
+    """How many times smaller a picture is seen by what judges it as a whole: 1 to 4.
+
+    A sum of bounded rows with noise says the less about each number, the more numbers there are;
+    what a picture shows is seen at about 32 pixels a side. Fine detail has features of its own.
+    """
+    fit = (n for n in range(2, MOST_SHRUNK + 1) if side % (4 * n) == 0 and side // n >= LEAST_SEEN)
+    return max(fit, default=1)
 
 
 def check_classes(classes: int) -> int:
@@ -74,11 +89,26 @@ def one_hot(labels: Tensor, classes: int) -> Tensor:
     return (labels.unsqueeze(-1) == torch.arange(classes, device=labels.device)).float()
 
 
+def smaller(images: Tensor, times: int) -> Tensor:
+    """Images whose pixels are means of squares of so many a side; the same where that is 1."""
+    return images if times == 1 else F.avg_pool2d(images, times)
+
+
+def as_seen(images: Tensor) -> Tensor:
+    """Images [n, c, h, w] as what judges whole pictures sees them; see `shrinking`."""
+    return smaller(images, shrinking(images.shape[-1]))
+
+
 class FixedFeatures(nn.Module):
     """What images are turned into, rows [n, dim], by nothing that is learned.
 
     A subclass sets ``shape``, ``dim`` and ``chunk``, the images held in memory at once.
     """
+
+    @property
+    def shrink(self) -> int:
+        """How many times smaller whole pictures are seen; see `shrinking`."""
+        return shrinking(self.shape[1])
 
     shape: ImageShape
     dim: int

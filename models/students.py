@@ -1,5 +1,7 @@
 """Students: small classifiers trained on synthetic images, to see what those are worth.
 
+They see large images smaller (`fedlens.models.shapes.shrinking`), as the annotator does.
+
 Three architectures, so that a figure does not hang on one of them. None has dropout or a batch
 norm: a student's answer to an image depends on that image alone, and training draws nothing.
 """
@@ -10,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from fedlens.models.shapes import ImageShape, check_classes, check_shape
+from fedlens.models.shapes import ImageShape, as_seen, check_classes, check_shape, shrinking
 from fedlens.models.weights import initialise, unset_weights
 
 GROUPS = 8
@@ -36,8 +38,15 @@ class Student(nn.Module):
         self.shape = check_shape(shape)
         self.classes = check_classes(classes)
         with unset_weights():
-            self._layers(self.shape[0], self.shape[1])
+            self._layers(self.shape[0], self.shape[1] // shrinking(self.shape[1]))
         initialise(self, generator, "relu")
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Logits of images, or of what `as_seen` made of them."""
+        return self._logits(as_seen(images) if images.shape[1:] == self.shape else images)
+
+    def _logits(self, images: Tensor) -> Tensor:
+        raise NotImplementedError
 
     def _layers(self, channels: int, side: int) -> None:
         """Make the layers, in the order in which their weights are drawn."""
@@ -56,8 +65,7 @@ class StudentCnn(Student):
         self.dense = nn.Linear(32 * (side // 4) ** 2, 128)
         self.head = nn.Linear(128, self.classes)
 
-    def forward(self, images: Tensor) -> Tensor:
-        """Logits of images."""
+    def _logits(self, images: Tensor) -> Tensor:
         maps = F.relu(self.conv1(images))
         maps = F.relu(self.conv2(maps))
         logits: Tensor = self.head(F.relu(self.dense(maps.flatten(1))))
@@ -75,8 +83,7 @@ class StudentMlp(Student):
         self.dense2 = nn.Linear(256, 128)
         self.head = nn.Linear(128, self.classes)
 
-    def forward(self, images: Tensor) -> Tensor:
-        """Logits of images."""
+    def _logits(self, images: Tensor) -> Tensor:
         units = F.relu(self.dense1(images.flatten(1)))
         logits: Tensor = self.head(F.relu(self.dense2(units)))
         return logits
@@ -95,8 +102,7 @@ class StudentResidual(Student):
         self.block2 = _ResidualBlock(32, 32, 1)
         self.head = nn.Linear(32 * (side // 4) ** 2, self.classes)
 
-    def forward(self, images: Tensor) -> Tensor:
-        """Logits of images."""
+    def _logits(self, images: Tensor) -> Tensor:
         maps = F.relu(self.norm(self.stem(images)))
         logits: Tensor = self.head(self.block2(self.block1(maps)).flatten(1))
         return logits

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from fedlens.models.shapes import SIDES
+from fedlens.models.shapes import GOOD_SIDES, SIDES
 from fedlens.privatizers.private_data import PrivateDataError
 
 FORMATS = (
@@ -343,10 +343,8 @@ def check_side(source: str, side: int) -> int:
     """The side, if every method takes it.
 
     Raises:
-        PrivateDataError: it is not a multiple of 4 from 16 to 64.
+        PrivateDataError: it is none of `SIDES`.
     """
     if side not in SIDES:
-        raise PrivateDataError(
-            f"{source}: side={side} must be a multiple of 4 from 16 to 64 pixels"
-        )
+        raise PrivateDataError(f"{source}: side={side} must be {GOOD_SIDES} pixels")
     return side

@@ -36,9 +36,9 @@ from fedlens.server.tasks.protocol import NothingLearned, ServerTask, TaskContex
 FRAME_SEED = 4_000_003
 FRAME_IMAGES = 5_000
 """Synthetic images that features are framed by, or a focus is taken from, at most."""
-FRAME_PLACES = FRAME_IMAGES * 32 * 32
-"""Pixels of all of them, channels as one: of larger images there are fewer, so that their features
-(gigabytes at 64 x 64) take no more memory."""
+FRAME_PLACES = FRAME_IMAGES * 64 * 64
+"""Pixels of all of them, channels as one: of larger images there are fewer, so that they take no
+more memory."""
 
 KeptGenerator = Callable[[int], NDArray[np.float32] | None]
 OnStep = Callable[[int, int], None]

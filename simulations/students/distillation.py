@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from fedlens.data.spec import Augmentation, Distortion
+from fedlens.models.shapes import as_seen
 from fedlens.simulations.students.augmentation import augment, mixup, moved
 from fedlens.simulations.students.distortion import distort
 from fedlens.simulations.students.students import Progress, StudentResult, train_student
@@ -23,6 +24,10 @@ UNDISTORTED = Distortion()
 SHARPNESS = 1.5
 """The annotator's logits are multiplied by it: its noise keeps it less sure than it may be."""
 CHUNK = 5000
+PART_VALUES, LEAST_PART = 120_000 * 28 * 28, 1000
+"""Values of images that are made at once, at most, and images at least."""
+PART_SEED = 10_007
+"""Between the seeds of two parts."""
 
 
 class Source(Protocol):
@@ -108,9 +113,29 @@ def training_set(
 ) -> tuple[Tensor, Tensor]:
     """What a taught student learns from: images [n, c, h, w] and probabilities [n, classes].
 
+    Large images come as students see them (`fedlens.models.shapes.as_seen`), and are made in parts,
+    so that those of any size take about as much memory.
+
     Where the sampler can draw between classes, a half are such images, plain and changed: they are
     where classes part, which the annotator knows and samples of one class rarely show.
     """
+    values = sampler.draw(torch.zeros(1, dtype=torch.int64), seed).numel()
+    size, room, targets = max(LEAST_PART, PART_VALUES // values), Room(images), []
+    for number, start in enumerate(range(0, images, size)):
+        count, own = min(size, images - start), seed + PART_SEED * number
+        pictures, labels = _labelled(sampler, count, own, augmentation, distortion)
+        room.put(as_seen(pictures))
+        targets.append(labels)
+    return room.images, torch.cat(targets)
+
+
+def _labelled(
+    sampler: Teacher,
+    images: int,
+    seed: int,
+    augmentation: Augmentation | None,
+    distortion: Distortion,
+) -> tuple[Tensor, Tensor]:
     half = images // 2 if isinstance(sampler, Between) else 0
     room = Room(images)
     varied_samples(sampler, images=images - half, seed=seed, augmentation=augmentation, room=room)

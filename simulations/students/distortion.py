@@ -16,9 +16,12 @@ from torch.nn import functional as F
 
 from fedlens.data.spec import Distortion
 from fedlens.simulations.students.augmentation import resampled
+from fedlens.simulations.students.scenes import scenes
 
 WARP, COARSE, FINE, PATCH = 5, 7, 14, 4
 """Cells a side of the smooth fields: of a warp, of both shades, and of a patch's outline."""
+COLOURS = 3
+"""Channels of pictures among which scenes may be."""
 EDGE = 4.0
 """Steepness of a patch's outline."""
 
@@ -37,6 +40,8 @@ def distort(images: Tensor, settings: Distortion, generator: torch.Generator) ->
         images = shaded(images, settings.shading, generator)
     if settings.patching:
         images = patched(images, settings.patching, generator)
+    if settings.scenes and images.shape[1] == COLOURS:
+        images = replaced(images, settings.scenes, generator)
     return images
 
 
@@ -78,6 +83,13 @@ def patched(images: Tensor, share: float, generator: torch.Generator) -> Tensor:
     kept = torch.sigmoid(EDGE * _field(len(images), PATCH, images.shape[-1], generator))
     kept = torch.where(chosen[:, None, None, None], kept, 1.0)
     return torch.lerp(images[partners], images, kept)
+
+
+def replaced(images: Tensor, share: float, generator: torch.Generator) -> Tensor:
+    """Images of which some are made-up scenes instead."""
+    chosen = torch.rand(len(images), generator=generator) < share
+    made = scenes(int(chosen.sum()), images.shape[1], images.shape[-1], generator)
+    return images.masked_scatter(chosen[:, None, None, None], made)
 
 
 def _field(count: int, cells: int, side: int, generator: torch.Generator) -> Tensor:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import fedlens.models.students
-from fedlens.models.shapes import ShapeError, check_shape
+from fedlens.models.shapes import ShapeError, as_seen, check_shape
 from fedlens.models.students import build_student
 
 ARCHITECTURES = tuple(fedlens.models.students.ARCHITECTURES)
@@ -67,7 +67,8 @@ def train_student(
     state is neither read nor moved.
 
     Args:
-        images: float32 [n, c, h, w] in [-1, 1], typically synthetic.
+        images: float32 [n, c, h, w] in [-1, 1], typically synthetic; or what
+            `fedlens.models.shapes.as_seen` made of such.
         targets: labels int64 [n], or probabilities float32 [n, classes] whose rows sum to 1.
         test_images: float32 [m, c, h, w], real.
         test_labels: int64 [m].
@@ -87,10 +88,10 @@ def train_student(
     _check("test_images", test_images, test_labels, classes)
     if epochs < 1:
         raise ValueError(f"epochs={epochs} must be at least 1")
-    channels, height, width = images.shape[1:]
+    channels, height, width = test_images.shape[1:]
     shape = check_shape((channels, height, width))
-    if test_images.shape[1:] != images.shape[1:]:
-        raise ShapeError(f"test images are {tuple(test_images.shape[1:])}, training images {shape}")
+    if images.shape[1:] not in (test_images.shape[1:], as_seen(test_images[:1]).shape[1:]):
+        raise ShapeError(f"training images are {tuple(images.shape[1:])}, test images {shape}")
     generator = torch.Generator().manual_seed(seed)
     model = build_student(architecture, shape, classes, generator=generator).to(images.device)
     fit_classifier(model, images, targets, epochs=epochs, generator=generator, progress=progress)

@@ -1,4 +1,4 @@
-"""Every network takes every side from 16 to 64 pixels, grey and colour."""
+"""Every network takes every side from 16 to 128 pixels, grey and colour."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fedlens.models.generators import Generator
 from fedlens.models.shapes import SIDES, ShapeError, check_shape
 from fedlens.models.students import ARCHITECTURES, build_student
 
-SHAPES = [(channels, side, side) for side in (16, 20, 44, 64) for channels in (1, 3)]
+SHAPES = [(channels, side, side) for side in (16, 20, 44, 64, 96, 104, 128) for channels in (1, 3)]
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -33,8 +33,8 @@ def test_networks_of_every_size_fit_together(shape):
 
 
 def test_sides_are_multiples_of_four():
-    assert tuple(range(16, 65, 4)) == SIDES
-    for side in (12, 15, 30, 68):
+    assert (*range(16, 65, 4), *range(72, 129, 8)) == SIDES
+    for side in (12, 15, 30, 68, 136):
         with pytest.raises(ShapeError, match="multiple of 4 from 16 to 64"):
             check_shape((1, side, side))
 

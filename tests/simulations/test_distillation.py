@@ -8,6 +8,7 @@ from torch.nn import functional as F
 
 from fedlens.data.registry import load
 from fedlens.data.spec import Augmentation
+from fedlens.simulations.students import distillation
 from fedlens.simulations.students.distillation import (
     sharpened,
     taught_student,
@@ -137,3 +138,13 @@ def test_sharpening_multiplies_logits():
 def test_no_images_are_refused(digits):
     with pytest.raises(ValueError, match="images=0"):
         varied_samples(Replay(*digits[:2], bright), images=0, seed=0)
+
+
+def test_large_images_are_learned_from_as_they_are_seen_part_by_part(monkeypatch):
+    """Of all of a large picture a student sees the smaller copy, whatever part it was made in."""
+    large = Replay(torch.rand(40, 1, 64, 64) * 2 - 1, torch.arange(40) % 10, bright)
+    monkeypatch.setattr(distillation, "LEAST_PART", 8)
+    monkeypatch.setattr(distillation, "PART_VALUES", 1)
+    pictures, targets = training_set(large, images=20, seed=1)
+    assert pictures.shape == (20, 1, 32, 32) and len(targets) == 20
+    assert len(pictures.flatten(1).unique(dim=0)) > 8, "parts have samples of their own"

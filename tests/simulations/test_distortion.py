@@ -89,3 +89,16 @@ def test_fields_are_a_bicubic_interpolation_of_normal_draws(cells):
 def test_strengths_outside_their_range_are_refused(name, value):
     with pytest.raises(ValueError, match=name):
         Distortion(**{name: value})
+
+
+def test_scenes_take_the_place_of_colour_images_alone():
+    images = torch.rand(200, 3, 20, 20) * 2 - 1
+    found = distort(images, Distortion(scenes=0.5), torch.Generator().manual_seed(1))
+    kept = (found == images).flatten(1).all(1)
+    assert 60 < int(kept.sum()) < 140
+    made = found[~kept]
+    assert made.abs().max() <= 1 and len(made.flatten(1).unique(dim=0)) == len(made)
+    again = distort(images, Distortion(scenes=0.5), torch.Generator().manual_seed(1))
+    assert torch.equal(found, again)
+    grey = images[:, :1]
+    assert distort(grey, Distortion(scenes=0.5), torch.Generator()) is grey

@@ -119,8 +119,8 @@ def test_one_image_is_enough_to_run(one_thread):
         (lambda i, y: (i, torch.full((2, 2), 0.4), i, y), ValueError, "make each sum to 1"),
         (lambda i, y: (i, torch.full((2, 2), torch.nan), i, y), ValueError, "sum to 1"),
         (lambda i, y: (i[0], y[:1], i, y), ShapeError, "images has shape"),
-        (lambda i, y: (i[..., :20], y, i, y), ShapeError, "28 x 20"),
-        (lambda i, y: (i, y, i.expand(2, 3, 28, 28), y), ShapeError, "test images are"),
+        (lambda i, y: (i[..., :20], y, i, y), ShapeError, "training images are .*20"),
+        (lambda i, y: (i, y, i.expand(2, 3, 28, 28), y), ShapeError, "training images are"),
     ],
 )
 def test_wrong_arguments_are_named(spoil, error, said):
