@@ -37,6 +37,7 @@ from fedlens.diagnosis.report import (
     ReferenceFit,
 )
 from fedlens.diagnosis.surprises import UNNAMED
+from fedlens.diagnosis.threads import one_thread_each
 from fedlens.models.faults.protocol import Fault
 from fedlens.models.probes.asking import parse_probe
 from fedlens.server.round.releases import ArchivedRelease
@@ -126,11 +127,12 @@ def diagnose(
     first = observed.first
     reference.check(first.shape, first.classes)
     begin("fits")
-    records = fitting_records(observed_of(releases), reference)
     tried = library(reference.shape, reference.classes)
     tried += hypotheses_of(more, reference.shape, reference.classes)
-    inquiry = Inquiry(observed, reference, records, tried, on_step)
-    return concluded(inquiry, reference, begin)
+    with one_thread_each():
+        records = fitting_records(observed_of(releases), reference)
+        inquiry = Inquiry(observed, reference, records, tried, on_step)
+        return concluded(inquiry, reference, begin)
 
 
 def _unheard(_: str) -> None:
@@ -256,7 +258,7 @@ def _taken(inquiry: Inquiry) -> list[Taken]:
         found = strongest(inquiry.model(), groups, chosen, inquiry.named)
         if found is None:
             break
-        where = classes_of(inquiry, _refined(inquiry, found[0]))
+        where = classes_of(inquiry, inquiry.sharpen(_refined(inquiry, found[0])))
         taken.append(Taken(where.place, where.classes, found[1]))
     return taken
 

@@ -25,9 +25,13 @@ from fedlens.diagnosis.model import (
 )
 from fedlens.diagnosis.reference import LEAST_USERS, Reference
 from fedlens.diagnosis.surprises import surprises
+from fedlens.diagnosis.threads import in_threads
 
 SURPRISED = 20
 """Users of either half by whom it is learnt what changes that are in no library change."""
+LIBRARY = 100
+"""Users of the reference by whom it is learnt what each change of images changes, before it is
+known which of them are needed: these are then computed by all users."""
 DEALS = 2
 """Times, of either kind, that the reference is dealt out to learn how users differ: ten records
 hide each other."""
@@ -66,12 +70,12 @@ class Inquiry:
         self.classes, self.observed = reference.classes, observed
         self.hypotheses: list[Hypothesis] = []
         sound = self.reference.sound()
-        means = self._means(hypotheses, on_step)
+        base = halves(sound)
+        means = self._library(hypotheses, base, on_step)
         self._behind = max(reference.behind, len(self.reference) * records)
         (first, one), (second, other) = self._chance(0), self._chance(1)
         rows = (np.arange(len(first)) < one, np.arange(len(second)) < other)
         self._are_users = np.concatenate(rows)
-        base = halves(sound)
         drifts = [
             self._drifts(hypotheses, middle, [getattr(mean, half) - middle for mean in means])
             for half, middle in (("one", base.one), ("other", base.other))
@@ -82,30 +86,41 @@ class Inquiry:
         self.geometry.add(self._surprises(base))
 
     def add(self, hypotheses: Sequence[Hypothesis]) -> None:
-        """Look at more hypotheses; the reference is not taken to differ in their ways."""
-        self.geometry.add(self._means(hypotheses, None))
+        """Look at more hypotheses; the reference is not taken to differ in their ways.
+
+        They are looked at by all of the reference's users.
+        """
+        self.hypotheses += hypotheses
+        self.geometry.add(in_threads(self.reference.means, hypotheses))
+
+    def sharpen(self, place: int) -> int:
+        """The same hypothesis by all of the reference's users; its new place."""
+        self.add([self.hypotheses[place]])
+        return len(self.hypotheses) - 1
+
+    def _library(
+        self, hypotheses: Sequence[Hypothesis], base: Means, on_step: OnStep | None
+    ) -> list[Means]:
+        """Labels by all users, as images are the same; changes of images by the first of them."""
+        images = [one for one in hypotheses if one.fault.kind == "image"]
+        labels = [one for one in hypotheses if one.fault.kind == "label"]
+        known = dict(zip(labels, self.reference.means_of_labels(labels), strict=True))
+        done = len(hypotheses) - len(images)
+
+        def tell(number: int) -> None:
+            if on_step is not None:
+                on_step(done + number, len(hypotheses))
+
+        few = self.reference.first(LIBRARY)
+        known |= dict(zip(images, changed(few, images, base, tell), strict=True))
+        self.hypotheses += hypotheses
+        return [known[one] for one in hypotheses]
 
     def _surprises(self, base: Means) -> list[Means]:
         """What changes of no library change, by a few users of either half."""
-        few = self.reference.evened(2 * SURPRISED)
-        own, found = halves(few.sound()), []
-        for one in surprises():
-            mean = few.means(one)
-            moved = (
-                getattr(mean, h) - getattr(own, h) + getattr(base, h) for h in ("one", "other")
-            )
-            found.append(Means(*moved))
-            self.hypotheses.append(one)
-        return found
-
-    def _means(self, hypotheses: Sequence[Hypothesis], on_step: OnStep | None) -> list[Means]:
-        means = []
-        for number, one in enumerate(hypotheses, start=1):
-            means.append(self.reference.means(one))
-            self.hypotheses.append(one)
-            if on_step is not None:
-                on_step(number, len(hypotheses))
-        return means
+        found = surprises()
+        self.hypotheses += found
+        return changed(self.reference.evened(2 * SURPRISED), found, base)
 
     def _drifts(
         self, hypotheses: Sequence[Hypothesis], middle: Matrix, changes: Sequence[Matrix]
@@ -205,6 +220,29 @@ class Inquiry:
         """All hypotheses so far, about what was observed."""
         seen = self.geometry.project(self.observed.value[None])[0]
         return self.geometry.model(seen, difference=self.observed.difference)
+
+
+def changed(
+    few: ReferenceSums,
+    hypotheses: Sequence[Hypothesis],
+    base: Means,
+    tell: Callable[[int], None] | None = None,
+) -> list[Means]:
+    """Means of all users under changes of images, by what these change in a few of them.
+
+    Args:
+        few: the users that are looked at.
+        hypotheses: the changes.
+        base: means of all users without any.
+        tell: told how many are done.
+    """
+    own = few.sound_means()
+
+    def moved(one: Hypothesis) -> Means:
+        found = few.means(one)
+        return Means(found.one - own.one + base.one, found.other - own.other + base.other)
+
+    return in_threads(moved, hypotheses, tell)
 
 
 def _typical(hypotheses: Sequence[Hypothesis], changes: Sequence[Matrix]) -> float:
