@@ -29,6 +29,8 @@ Rows = tuple[Tensor, ...]
 _FAULT = 12
 PICTURED = 500
 """Images of the reference whose mean is shown."""
+IMAGES_AT_ONCE = 250
+"""Whose features are in memory together: as many as a processor's caches like."""
 WAYS = 8
 """Faults of labels that are computed together."""
 
@@ -195,6 +197,10 @@ class ReferenceSums:
 
     @torch.no_grad()
     def _rows(self, images: Tensor) -> Rows:
+        parts = [self._rows_of(part) for part in torch.split(images, IMAGES_AT_ONCE)]
+        return tuple(torch.cat(own) for own in zip(*parts, strict=True))
+
+    def _rows_of(self, images: Tensor) -> Rows:
         made: dict[tuple[object, ...], Tensor] = {}
         with multiplying_in(self._precision, images.device):
             for reader in self._readers:

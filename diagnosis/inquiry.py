@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedlens.diagnosis.evidence import Observed
-from fedlens.diagnosis.expected import Matrix, Means, ReferenceSums, halves
+from fedlens.diagnosis.expected import Matrix, Means, ReferenceSums
 from fedlens.diagnosis.hypotheses import Hypothesis
 from fedlens.diagnosis.model import (
     CLASS_DRIFT,
@@ -69,8 +69,7 @@ class Inquiry:
         self.reference = ReferenceSums(observed.evidence, reference, records)
         self.classes, self.observed = reference.classes, observed
         self.hypotheses: list[Hypothesis] = []
-        sound = self.reference.sound()
-        base = halves(sound)
+        base = self.reference.sound_means()
         means = self._library(hypotheses, base, on_step)
         self._behind = max(reference.behind, len(self.reference) * records)
         (first, one), (second, other) = self._chance(0), self._chance(1)
@@ -80,7 +79,7 @@ class Inquiry:
             self._drifts(hypotheses, middle, [getattr(mean, half) - middle for mean in means])
             for half, middle in (("one", base.one), ("other", base.other))
         ]
-        self.geometry = Geometry(sound, Disturbance(first, second, *drifts))
+        self.geometry = Geometry(base, Disturbance(first, second, *drifts))
         self.geometry.add(means)
         self.named = len(hypotheses)
         self.geometry.add(self._surprises(base))
@@ -178,18 +177,19 @@ class Inquiry:
         self, own: Tensor, source: torch.Generator, *, evenly: bool, variance: float
     ) -> Matrix:
         """Users' differences from their mean, scaled to so much of one user's variance in all."""
-        rows, labels = [], self.reference.labels_of(own.flatten())
-        for _ in range(DEALS):
+        labels = self.reference.labels_of(own.flatten())
+        rows = np.empty((DEALS * len(own), len(self.observed.value)), np.float32)
+        size = np.float32(np.sqrt(variance / len(rows) / (1 - 1 / len(own))))
+        for deal in range(DEALS):
             order = torch.randperm(own.numel(), generator=source)
             dealt = own.flatten()[order].view_as(own)
             if evenly:  # each class goes round among all users
                 ranked = order[torch.argsort(labels[order], stable=True)]
                 dealt = own.flatten()[ranked].view(own.shape[1], own.shape[0]).mT
             found = self.reference.sound(dealt)
-            rows.append(found - found.mean(0))
-        whole = np.concatenate(rows) / np.sqrt(1 - 1 / len(own))
-        scaled: Matrix = (whole * np.sqrt(variance / len(whole))).astype(np.float32)
-        return scaled
+            found -= found.mean(0)
+            np.multiply(found, size, out=rows[deal * len(own) : (deal + 1) * len(own)])
+        return rows
 
     def _of_users(self, users: float = 0.0) -> float:
         """Variance of the mean over users, and over the set behind the reference, in one user's."""
