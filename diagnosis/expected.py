@@ -81,7 +81,7 @@ class ReferenceSums:
         return made
 
     def first(self, users: int) -> ReferenceSums:
-        """The first users alone, as `evened` computes them: a part of the work for a first guess."""
+        """The first users alone: a part of the work, for what need not be known well."""
         return self._only(self._places[: min(users, len(self))])
 
     def evened(self, users: int) -> ReferenceSums:

@@ -27,11 +27,13 @@ from fedlens.diagnosis.reference import LEAST_USERS, Reference
 from fedlens.diagnosis.surprises import surprises
 from fedlens.diagnosis.threads import in_threads
 
-SURPRISED = 20
-"""Users of either half by whom it is learnt what changes that are in no library change."""
-LIBRARY = 100
-"""Users of the reference by whom it is learnt what each change of images changes, before it is
-known which of them are needed: these are then computed by all users."""
+LIBRARY = 600
+"""Images by which it is learnt what each fault of images changes, before it is known which of them
+are needed: these are then computed by all."""
+SURPRISED = 240
+"""Images by which it is learnt what changes that are in no library change."""
+FEWEST = 20
+"""Users whom these images make at least."""
 DEALS = 2
 """Times, of either kind, that the reference is dealt out to learn how users differ: ten records
 hide each other."""
@@ -81,6 +83,7 @@ class Inquiry:
         ]
         self.geometry = Geometry(base, Disturbance(first, second, *drifts))
         self.geometry.add(means)
+        del means, drifts, first, second  # half of all memory
         self.named = len(hypotheses)
         self.geometry.add(self._surprises(base))
 
@@ -110,16 +113,20 @@ class Inquiry:
             if on_step is not None:
                 on_step(done + number, len(hypotheses))
 
-        few = self.reference.first(LIBRARY)
+        few = self.reference.first(self._users_of(LIBRARY))
         known |= dict(zip(images, changed(few, images, base, tell), strict=True))
         self.hypotheses += hypotheses
         return [known[one] for one in hypotheses]
+
+    def _users_of(self, images: int) -> int:
+        """How many users so many images make; as many of either half."""
+        return max(FEWEST, images // self.reference.records) // 2 * 2
 
     def _surprises(self, base: Means) -> list[Means]:
         """What changes of no library change, by a few users of either half."""
         found = surprises()
         self.hypotheses += found
-        return changed(self.reference.evened(2 * SURPRISED), found, base)
+        return changed(self.reference.evened(self._users_of(SURPRISED)), found, base)
 
     def _drifts(
         self, hypotheses: Sequence[Hypothesis], middle: Matrix, changes: Sequence[Matrix]
@@ -273,6 +280,6 @@ def _misfit(observed: Observed, sums: ReferenceSums, records: int) -> float:
     A record's mass is the same whatever the image, and the fewer records a user has the more of it
     the clip takes away: it says how many there are, and hardly changes with faults.
     """
-    middle = sums.dealt(records).sound().mean(0).reshape(sums.classes, -1)[:, -1]
+    middle = sums.dealt(records).sound_means().middle.reshape(sums.classes, -1)[:, -1]
     seen = observed.value.reshape(sums.classes, -1)[:, -1]
     return float(np.log(max(1e-9, seen.sum() / middle.sum())))

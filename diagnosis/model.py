@@ -301,8 +301,8 @@ class Geometry:
             gram, count = self._gram, self._count
             ways = ((self._one, self._drift_one), (self._other, self._drift_other))
             rows = [np.concatenate(pair) for pair in ways]
-            one, other = (np.linalg.eigh(gram[np.ix_(each, each)]) for each in rows)
-            values, vectors = np.linalg.eigh(gram[:count, :count])
+            wholes = [np.ix_(each, each) for each in (*rows, np.arange(count))]
+            one, other, (values, vectors) = in_threads(_taken_apart, [gram[it] for it in wholes])
             kept = values > 1e-9 * max(values[-1], 1e-300)
             kept[:-DIRECTIONS] = False
             along = (vectors[:, kept] / np.sqrt(values[kept])).T
@@ -316,8 +316,14 @@ class Geometry:
 
     def _signals(self, one: Square, other: Square) -> Vector:
         """The squared signal of each hypothesis in all users, over its variance."""
-        sizes = np.maximum(np.diag(self._products(one, other)), 0)
-        found: Vector = sizes**2 / np.maximum(np.diag(self._spread(one, other)), 1e-300)
+        gram, (even, odd) = self._gram, self._pairs()
+        sizes = ((one * gram[odd]).sum(1) + (other * gram[even]).sum(1)) / 2
+        by_one, by_other = one @ gram, other @ gram
+        middle, drifts = one + other, by_one[:, self._drift_other] + by_other[:, self._drift_one]
+        spread = (middle * (by_one + by_other)).sum(1) / 4 + np.square(drifts).sum(1) / 4
+        for chances in (by_one[:, self._other], by_other[:, self._one]):
+            spread += np.square(chances).sum(1) / 2
+        found: Vector = np.maximum(sizes, 0) ** 2 / np.maximum(spread, 1e-300)
         return found
 
     def _products(self, one: Square, other: Square) -> Square:
@@ -376,6 +382,12 @@ class _Axes:
     """Leading directions of both, as coefficients."""
     sizes: Vector
     """Of those."""
+
+
+def _taken_apart(products: Square) -> tuple[Vector, Square]:
+    """Eigenvalues, ascending, and eigenvectors, by one thread."""
+    values, vectors = torch.linalg.eigh(torch.from_numpy(products))
+    return values.numpy(), vectors.numpy()
 
 
 def _noise_by_part(filters: Matrix, starts: NDArray[np.int64]) -> Square:
