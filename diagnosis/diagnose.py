@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
@@ -13,6 +13,7 @@ from scipy.stats import chi2
 from fedlens.diagnosis.agreement import agreement
 from fedlens.diagnosis.deviation import deviation_of
 from fedlens.diagnosis.evidence import observed_of
+from fedlens.diagnosis.first_look import first_look
 from fedlens.diagnosis.fitting import (
     MOST,
     Unexplained,
@@ -87,6 +88,8 @@ def classes_of(inquiry: Inquiry, place: int) -> Where:
     return Where(len(inquiry.hypotheses) - 1, shown)
 
 
+OnLook = Callable[[str], None]
+"""Told what stands out at first sight, in words."""
 FOREIGN = 0.35
 """What is left of a reference of the users' kind is smaller, relative to a median fault."""
 HARDLY = 1e-3
@@ -104,6 +107,7 @@ def diagnose(
     more: Sequence[Fault] = (),
     on_step: OnStep | None = None,
     on_stage: OnStage | None = None,
+    on_look: OnLook | None = None,
     guessed: bool = False,
 ) -> Diagnosis:
     """Name the faults that a run's releases show, and the share of users that has each.
@@ -115,6 +119,7 @@ def diagnose(
         more: faults beside those of the library.
         on_step: told how far it is.
         on_stage: told what it turns to.
+        on_look: told what stands out at first sight, in words; no look is taken for nobody.
         guessed: whether how many users a release is of is a guess, as on a side of a split.
 
     Raises:
@@ -126,11 +131,15 @@ def diagnose(
         observed = replace(observed, guessed=True)
     first = observed.first
     reference.check(first.shape, first.classes)
-    begin("fits")
+    begin("look")
     tried = library(reference.shape, reference.classes)
     tried += hypotheses_of(more, reference.shape, reference.classes)
     with one_thread_each():
         records = fitting_records(observed_of(releases), reference)
+        said = first_look(observed, reference, records, tried) if on_look else ""
+        if on_look is not None and said:
+            on_look(said)
+        begin("fits")
         inquiry = Inquiry(observed, reference, records, tried, on_step)
         return concluded(inquiry, reference, begin)
 

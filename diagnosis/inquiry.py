@@ -58,6 +58,8 @@ class Inquiry:
         records: int,
         hypotheses: Sequence[Hypothesis],
         on_step: OnStep | None = None,
+        *,
+        surprised: bool = True,
     ) -> None:
         """Compute what reference users of so many records would have released.
 
@@ -67,6 +69,7 @@ class Inquiry:
             records: that each of them holds.
             hypotheses: the library; the reference may differ a little from users in these ways.
             on_step: told how far it is.
+            surprised: whether changes that are in no library are looked at too.
         """
         self.reference = ReferenceSums(observed.evidence, reference, records)
         self.classes, self.observed = reference.classes, observed
@@ -85,7 +88,8 @@ class Inquiry:
         self.geometry.add(means)
         del means, drifts, first, second  # half of all memory
         self.named = len(hypotheses)
-        self.geometry.add(self._surprises(base))
+        if surprised:
+            self.geometry.add(self._surprises(base))
 
     def add(self, hypotheses: Sequence[Hypothesis]) -> None:
         """Look at more hypotheses; the reference is not taken to differ in their ways.

@@ -159,7 +159,6 @@ def run(args: argparse.Namespace) -> int:
     from fedlens.api.diagnoses import diagnose, keep_diagnosis, place_of_diagnosis
     from fedlens.api.runs import open_run
     from fedlens.foundation.errors import ExitStatus
-    from fedlens.simulations.plots.diagnosis import plot_diagnosis
 
     chosen = open_run(args.run_dir, store=args.store)
     if chosen.worth == "noise":
@@ -179,6 +178,12 @@ def run(args: argparse.Namespace) -> int:
             if bar is not None:
                 bar("faults", done, total)
 
+        def look(said: str) -> None:
+            if args.json:
+                step("look", said=said)
+            else:
+                say(f"first look, by few images: {said}; the whole answer follows", at_once=True)
+
         found = diagnose(
             chosen,
             reference=args.reference,
@@ -187,8 +192,11 @@ def run(args: argparse.Namespace) -> int:
             faults=[*args.fault, *args.fault_from],
             progress=progress,
             on_stage=step,
+            on_look=None if args.json and not args.steps else look,
         )
     step("pictures")
+    from fedlens.simulations.plots.diagnosis import plot_diagnosis  # what is first said needs none
+
     picture = chosen.path / PICTURE
     plot_diagnosis(found, picture)
     kept = None
@@ -204,13 +212,13 @@ def run(args: argparse.Namespace) -> int:
     return ExitStatus.DONE
 
 
-def _step(name: str, done: int = 0, total: int = 0) -> None:
+def _step(name: str, done: int = 0, total: int = 0, said: str = "") -> None:
     from fedlens.diagnosis.steps import DiagnosisStep
 
-    say(DiagnosisStep(name, done, total).to_line(), at_once=True)
+    say(DiagnosisStep(name, done, total, said).to_line(), at_once=True)
 
 
-def _unsaid(_name: str, _done: int = 0, _total: int = 0) -> None:
+def _unsaid(_name: str, _done: int = 0, _total: int = 0, said: str = "") -> None:
     """Nothing waits for steps."""
 
 
