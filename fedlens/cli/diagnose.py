@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -178,12 +179,6 @@ def run(args: argparse.Namespace) -> int:
             if bar is not None:
                 bar("faults", done, total)
 
-        def look(said: str) -> None:
-            if args.json:
-                step("look", said=said)
-            else:
-                say(f"first look, by few images: {said}; the whole answer follows", at_once=True)
-
         found = diagnose(
             chosen,
             reference=args.reference,
@@ -192,7 +187,7 @@ def run(args: argparse.Namespace) -> int:
             faults=[*args.fault, *args.fault_from],
             progress=progress,
             on_stage=step,
-            on_look=None if args.json and not args.steps else look,
+            on_look=_look_of(args),
         )
     step("pictures")
     from fedlens.simulations.plots.diagnosis import plot_diagnosis  # what is first said needs none
@@ -210,6 +205,17 @@ def run(args: argparse.Namespace) -> int:
         if kept is not None:
             say(f"kept for the dashboard: {kept}")
     return ExitStatus.DONE
+
+
+def _look_of(args: argparse.Namespace) -> Callable[[str], None] | None:
+    """Says what stands out at first sight; None where a program waits for one object alone."""
+    if args.steps:
+        return lambda said: _step("look", said=said)
+    if args.json:
+        return None
+    return lambda said: say(
+        f"first look, by few images: {said}; the whole answer follows", at_once=True
+    )
 
 
 def _step(name: str, done: int = 0, total: int = 0, said: str = "") -> None:
