@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from statistics import median
 
 import numpy as np
@@ -109,6 +110,7 @@ def diagnose(
     on_stage: OnStage | None = None,
     on_look: OnLook | None = None,
     guessed: bool = False,
+    stored_at: Path | None = None,
 ) -> Diagnosis:
     """Name the faults that a run's releases show, and the share of users that has each.
 
@@ -121,6 +123,8 @@ def diagnose(
         on_stage: told what it turns to.
         on_look: told what stands out at first sight, in words; no look is taken for nobody.
         guessed: whether how many users a release is of is a guess, as on a side of a split.
+        stored_at: folder where what the library's changes of images change is stored for the next
+            time, where the reference is nobody's secret.
 
     Raises:
         WrongUse: the run kept nothing that can be read, or the reference is of another schema.
@@ -140,7 +144,7 @@ def diagnose(
         if on_look is not None and said:
             on_look(said)
         begin("fits")
-        inquiry = Inquiry(observed, reference, records, tried, on_step)
+        inquiry = Inquiry(observed, reference, records, tried, on_step, stored_at=stored_at)
         return concluded(inquiry, reference, begin)
 
 

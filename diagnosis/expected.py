@@ -6,6 +6,7 @@ a fault, its expectation is (1 - p) x the mean of sound users + p x the mean of 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -19,8 +20,10 @@ from fedlens.diagnosis.evidence import Evidence
 from fedlens.diagnosis.hypotheses import Hypothesis
 from fedlens.diagnosis.readers import AT_ONCE, READERS, Held, Named, TaskReader
 from fedlens.diagnosis.reference import Reference
+from fedlens.foundation.code_digest import code_sha256
 from fedlens.models.faults.protocol import FaultSetting, Variant
-from fedlens.models.precision import chosen, multiplying_in
+from fedlens.models.precision import chosen as precision
+from fedlens.models.precision import multiplying_in
 from fedlens.models.shapes import one_hot
 
 Matrix = NDArray[np.float32]
@@ -31,6 +34,8 @@ PICTURED = 500
 """Images of the reference whose mean is shown."""
 IMAGES_AT_ONCE = 250
 """Whose features are in memory together: as many as a processor's caches like."""
+CODE = ("fedlens.client", "fedlens.diagnosis", "fedlens.models")
+"""Packages whose code decides what is expected."""
 WAYS = 8
 """Faults of labels that are computed together."""
 
@@ -67,6 +72,7 @@ class ReferenceSums:
             )
             for one in evidence
         ]
+        self._evidence = tuple(evidence)
         self._noise = [one.deviation for one in evidence]
         self.classes, self.records = reference.classes, records
         self._reference, self._places = reference, reference.dealt(records)
@@ -106,7 +112,7 @@ class ReferenceSums:
         made, rows = copy(self), places.flatten()
         made._places = torch.arange(len(rows)).view_as(places)
         made._images, made._labels = self._images[rows], self._labels[rows]
-        made._precision = chosen("auto")
+        made._precision = precision("auto")
         made._sound = made._rows(made._images)
         return made
 
@@ -136,13 +142,14 @@ class ReferenceSums:
         """The same where every user has a fault."""
         if hypothesis.fault.kind == "label":
             return self.sums(self._sound, self._relabelled(hypothesis))[: len(self)]
-        return self.sums(self._changed(hypothesis), self.held)
+        images, chosen = self.images_under(hypothesis), hypothesis.variant.chosen
+        return self.sums(self._rows_with(images, chosen), self.held)
 
     def means(self, hypothesis: Hypothesis) -> Means:
         """The halves' means under a fault."""
         if hypothesis.fault.kind == "label":
             return self.means_of_labels([hypothesis])[0]
-        return self._halves(self._changed(hypothesis), [self.held])[0]
+        return self.means_of_images(self.images_under(hypothesis), hypothesis.variant.chosen)
 
     def sound_means(self) -> Means:
         """The same of sound users."""
@@ -209,15 +216,38 @@ class ReferenceSums:
             rows = [reader.rows(made[reader.key]) for reader in self._readers]
         return tuple(one.float() for one in rows)
 
-    def _changed(self, hypothesis: Hypothesis) -> Rows:
-        """Rows of all images where those of the chosen classes have a fault of the images."""
+    def images_under(self, hypothesis: Hypothesis) -> Tensor:
+        """All images under a fault of the images, whatever their classes."""
         fault, variant = hypothesis.fault, hypothesis.variant
         everywhere, images = Hypothesis(fault, Variant((), variant.amount)), self._images.clone()
         for user, own in enumerate(self._places):
             images[own] = self._applied(everywhere, images[own], self._labels[own], user)[0]
-        if not variant.chosen:
+        return images
+
+    def means_of_images(self, images: Tensor, chosen: tuple[int, ...]) -> Means:
+        """The halves' means with images in these classes' place; in all classes' where none is."""
+        return self._halves(self._rows_with(images, chosen), [self.held])[0]
+
+    def digest(self) -> str:
+        """Of all that goes into the means but what faults do: equal ones make equal means."""
+        found = hashlib.sha256(
+            f"{code_sha256(CODE)} {torch.__version__} {self._precision}".encode()
+        )
+        for one in self._evidence:
+            for each in one.rounds:
+                asked = each.request
+                said = [asked.kind, dict(asked.settings), asked.mechanism.clipping_norm, each.shape]
+                found.update(repr([*said, self.classes, one.deviation]).encode())
+                for name in sorted(asked.weights):
+                    found.update(name.encode() + asked.weights[name].tobytes())
+        for part in (self._images, self._labels, self._places):
+            found.update(repr(tuple(part.shape)).encode() + part.numpy().tobytes())
+        return found.hexdigest()
+
+    def _rows_with(self, images: Tensor, chosen: tuple[int, ...]) -> Rows:
+        if not chosen:
             return self._rows(images)
-        touched = torch.isin(self._labels, torch.tensor(variant.chosen))
+        touched = torch.isin(self._labels, torch.tensor(chosen))
         rows = tuple(one.clone() for one in self._sound)
         for one, new in zip(rows, self._rows(images[touched]), strict=True):
             one[touched] = new

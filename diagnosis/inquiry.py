@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -24,6 +26,7 @@ from fedlens.diagnosis.model import (
     LinearModel,
 )
 from fedlens.diagnosis.reference import LEAST_USERS, Reference
+from fedlens.diagnosis.stored_changes import StoredChanges
 from fedlens.diagnosis.surprises import surprises
 from fedlens.diagnosis.threads import in_threads
 
@@ -60,6 +63,7 @@ class Inquiry:
         on_step: OnStep | None = None,
         *,
         surprised: bool = True,
+        stored_at: Path | None = None,
     ) -> None:
         """Compute what reference users of so many records would have released.
 
@@ -70,7 +74,9 @@ class Inquiry:
             hypotheses: the library; the reference may differ a little from users in these ways.
             on_step: told how far it is.
             surprised: whether changes that are in no library are looked at too.
+            stored_at: folder where what changes of images change is stored; None: nowhere.
         """
+        self._stored_at = stored_at
         self.reference = ReferenceSums(observed.evidence, reference, records)
         self.classes, self.observed = reference.classes, observed
         self.hypotheses: list[Hypothesis] = []
@@ -118,7 +124,8 @@ class Inquiry:
                 on_step(done + number, len(hypotheses))
 
         few = self.reference.first(self._users_of(LIBRARY))
-        known |= dict(zip(images, changed(few, images, base, tell), strict=True))
+        moved = self._changed("library", few, images, base, tell)
+        known |= dict(zip(images, moved, strict=True))
         self.hypotheses += hypotheses
         return [known[one] for one in hypotheses]
 
@@ -130,7 +137,35 @@ class Inquiry:
         """What changes of no library change, by a few users of either half."""
         found = surprises()
         self.hypotheses += found
-        return changed(self.reference.evened(self._users_of(SURPRISED)), found, base)
+        few = self.reference.evened(self._users_of(SURPRISED))
+        return self._changed("surprises", few, found, base)
+
+    def _changed(
+        self,
+        name: str,
+        few: ReferenceSums,
+        hypotheses: Sequence[Hypothesis],
+        base: Means,
+        tell: Callable[[int], None] | None = None,
+    ) -> list[Means]:
+        """Means of all users under changes of images, by what these change in a few of them."""
+        own = few.sound_means()
+        path = None if self._stored_at is None else self._stored_at / f"{name}.changes"
+        stored = StoredChanges(path, "" if path is None else few.digest())
+
+        def moved(one: Hypothesis) -> Means:
+            images, chosen = few.images_under(one), one.variant.chosen
+            digest = hashlib.sha256(images.numpy().tobytes() + repr(chosen).encode()).hexdigest()
+            change = stored.find(digest)
+            if change is None:
+                found = few.means_of_images(images, chosen)
+                rows = np.stack([found.one - own.one, found.other - own.other])
+                change = stored.keep(digest, rows)
+            return Means(change[0] + base.one, change[1] + base.other)
+
+        found = in_threads(moved, hypotheses, tell)
+        stored.save()
+        return found
 
     def _drifts(
         self, hypotheses: Sequence[Hypothesis], middle: Matrix, changes: Sequence[Matrix]
@@ -231,29 +266,6 @@ class Inquiry:
         """All hypotheses so far, about what was observed."""
         seen = self.geometry.project(self.observed.value[None])[0]
         return self.geometry.model(seen, difference=self.observed.difference)
-
-
-def changed(
-    few: ReferenceSums,
-    hypotheses: Sequence[Hypothesis],
-    base: Means,
-    tell: Callable[[int], None] | None = None,
-) -> list[Means]:
-    """Means of all users under changes of images, by what these change in a few of them.
-
-    Args:
-        few: the users that are looked at.
-        hypotheses: the changes.
-        base: means of all users without any.
-        tell: told how many are done.
-    """
-    own = few.sound_means()
-
-    def moved(one: Hypothesis) -> Means:
-        found = few.means(one)
-        return Means(found.one - own.one + base.one, found.other - own.other + base.other)
-
-    return in_threads(moved, hypotheses, tell)
 
 
 def _typical(hypotheses: Sequence[Hypothesis], changes: Sequence[Matrix]) -> float:

@@ -178,6 +178,7 @@ def diagnose(
         FedlensError: there is no such run or data set.
     """
     from fedlens.diagnosis.diagnose import diagnose as diagnosed
+    from fedlens.diagnosis.stored_answers import FOLDER, is_public
     from fedlens.models.faults.library import find_faults
 
     if images < 1:
@@ -192,9 +193,9 @@ def diagnose(
     before: list[ArchivedRelease] = []
     if earlier is None:
         name = _public_name(chosen.config) if reference is None else str(reference)
-        found = public_reference(name, chosen.config, images)
-    else:
-        found = samples_reference(earlier, images)
+        found, public = public_reference(name, chosen.config, images), is_public(name)
+    else:  # its samples follow from what it has released
+        found, public = samples_reference(earlier, images), True
     begin("evidence")
     if earlier is not None:
         before = _released(earlier, annotator)
@@ -208,6 +209,7 @@ def diagnose(
         on_stage=on_stage,
         on_look=on_look,
         guessed=chosen.config.split.active or (earlier is not None and earlier.config.split.active),
+        stored_at=chosen.path / FOLDER if public else None,
     )
 
 
