@@ -169,9 +169,8 @@ class AnnotatorReader:
 
     def __init__(self, rounds: Sequence[TrainRequest], shape: ImageShape, classes: int) -> None:
         self._rounds = rounds
-        found = [_annotator(one, shape, classes) for one in rounds]
-        self._annotator = found[0]
-        self._weights = [one.weight for one in found]
+        self._annotator = _annotator(rounds[0], shape, classes)  # all rounds have its frame
+        self._weights = [_annotator(one, shape, classes).weight.clone() for one in rounds]
         self.key: tuple[object, ...] = ("annotator", self._annotator.frame_digest())
 
     def features(self, images: Tensor) -> Tensor:
