@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from statistics import median
 
 import numpy as np
@@ -13,6 +14,7 @@ from scipy.stats import chi2
 from fedlens.diagnosis.agreement import agreement
 from fedlens.diagnosis.deviation import deviation_of
 from fedlens.diagnosis.evidence import observed_of
+from fedlens.diagnosis.first_look import first_look
 from fedlens.diagnosis.fitting import (
     MOST,
     Unexplained,
@@ -37,6 +39,7 @@ from fedlens.diagnosis.report import (
     ReferenceFit,
 )
 from fedlens.diagnosis.surprises import UNNAMED
+from fedlens.diagnosis.threads import one_thread_each
 from fedlens.models.faults.protocol import Fault
 from fedlens.models.probes.asking import parse_probe
 from fedlens.server.round.releases import ArchivedRelease
@@ -86,6 +89,8 @@ def classes_of(inquiry: Inquiry, place: int) -> Where:
     return Where(len(inquiry.hypotheses) - 1, shown)
 
 
+OnLook = Callable[[str], None]
+"""Told what stands out at first sight, in words."""
 FOREIGN = 0.35
 """What is left of a reference of the users' kind is smaller, relative to a median fault."""
 HARDLY = 1e-3
@@ -103,7 +108,9 @@ def diagnose(
     more: Sequence[Fault] = (),
     on_step: OnStep | None = None,
     on_stage: OnStage | None = None,
+    on_look: OnLook | None = None,
     guessed: bool = False,
+    stored_at: Path | None = None,
 ) -> Diagnosis:
     """Name the faults that a run's releases show, and the share of users that has each.
 
@@ -114,7 +121,10 @@ def diagnose(
         more: faults beside those of the library.
         on_step: told how far it is.
         on_stage: told what it turns to.
+        on_look: told what stands out at first sight, in words; no look is taken for nobody.
         guessed: whether how many users a release is of is a guess, as on a side of a split.
+        stored_at: folder where what the library's changes of images change is stored for the next
+            time, where the reference is nobody's secret.
 
     Raises:
         WrongUse: the run kept nothing that can be read, or the reference is of another schema.
@@ -125,12 +135,17 @@ def diagnose(
         observed = replace(observed, guessed=True)
     first = observed.first
     reference.check(first.shape, first.classes)
-    begin("fits")
-    records = fitting_records(observed_of(releases), reference)
+    begin("look")
     tried = library(reference.shape, reference.classes)
     tried += hypotheses_of(more, reference.shape, reference.classes)
-    inquiry = Inquiry(observed, reference, records, tried, on_step)
-    return concluded(inquiry, reference, begin)
+    with one_thread_each():
+        records = fitting_records(observed_of(releases), reference)
+        said = first_look(observed, reference, records, tried) if on_look else ""
+        if on_look is not None and said:
+            on_look(said)
+        begin("fits")
+        inquiry = Inquiry(observed, reference, records, tried, on_step, stored_at=stored_at)
+        return concluded(inquiry, reference, begin)
 
 
 def _unheard(_: str) -> None:
@@ -256,7 +271,7 @@ def _taken(inquiry: Inquiry) -> list[Taken]:
         found = strongest(inquiry.model(), groups, chosen, inquiry.named)
         if found is None:
             break
-        where = classes_of(inquiry, _refined(inquiry, found[0]))
+        where = classes_of(inquiry, inquiry.sharpen(_refined(inquiry, found[0])))
         taken.append(Taken(where.place, where.classes, found[1]))
     return taken
 

@@ -6,7 +6,7 @@ a fault, its expectation is (1 - p) x the mean of sound users + p x the mean of 
 
 from __future__ import annotations
 
-from collections import OrderedDict
+import hashlib
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -18,9 +18,13 @@ from torch import Tensor
 
 from fedlens.diagnosis.evidence import Evidence
 from fedlens.diagnosis.hypotheses import Hypothesis
-from fedlens.diagnosis.readers import AT_ONCE, READERS, Held, TaskReader
+from fedlens.diagnosis.readers import AT_ONCE, READERS, Held, Named, TaskReader
 from fedlens.diagnosis.reference import Reference
+from fedlens.foundation.code_digest import code_sha256
 from fedlens.models.faults.protocol import FaultSetting, Variant
+from fedlens.models.precision import chosen as precision
+from fedlens.models.precision import multiplying_in
+from fedlens.models.shapes import one_hot
 
 Matrix = NDArray[np.float32]
 Rows = tuple[Tensor, ...]
@@ -28,8 +32,12 @@ Rows = tuple[Tensor, ...]
 _FAULT = 12
 PICTURED = 500
 """Images of the reference whose mean is shown."""
-KEPT = 6
-"""Faults whose rows are kept: their classes are asked for next."""
+IMAGES_AT_ONCE = 250
+"""Whose features are in memory together: as many as a processor's caches like."""
+CODE = ("fedlens.client", "fedlens.diagnosis", "fedlens.models")
+"""Packages whose code decides what is expected."""
+WAYS = 8
+"""Faults of labels that are computed together."""
 
 
 @dataclass(frozen=True)
@@ -64,19 +72,23 @@ class ReferenceSums:
             )
             for one in evidence
         ]
+        self._evidence = tuple(evidence)
         self._noise = [one.deviation for one in evidence]
         self.classes, self.records = reference.classes, records
         self._reference, self._places = reference, reference.dealt(records)
         self._images, self._labels = reference.images, reference.labels
+        self._precision = torch.float32
         self._sound = self._rows(self._images)
-        self._faulty: OrderedDict[tuple[str, float], Rows] = OrderedDict()
 
     def dealt(self, records: int) -> ReferenceSums:
         """The same rows, dealt out to users of another number of records."""
         made = copy(self)
         made.records, made._places = records, self._reference.dealt(records)
-        made._faulty = OrderedDict()
         return made
+
+    def first(self, users: int) -> ReferenceSums:
+        """The first users alone: a part of the work, for what need not be known well."""
+        return self._only(self._places[: min(users, len(self))])
 
     def evened(self, users: int) -> ReferenceSums:
         """The images of the first users alone, dealt out anew so that each holds every class.
@@ -85,16 +97,23 @@ class ReferenceSums:
         users stay with even ones, so that halves stay apart.
         """
         users = min(users, len(self)) // 2 * 2
-        made, halved = copy(self), []
+        halved = []
         for half in range(2):
             own = self._places[half:users:2]
             order = own.flatten()[torch.argsort(self._labels[own.flatten()], stable=True)]
             halved.append(order.view(own.shape[1], own.shape[0]).mT)
-        rows = torch.stack(halved, 1).flatten()
-        made._places = torch.arange(len(rows)).view(users, -1)
+        return self._only(torch.stack(halved, 1).flatten(0, 1))
+
+    def _only(self, places: Tensor) -> ReferenceSums:
+        """Users of these images [users, records] alone, in the precision that is fast here.
+
+        Changes are differences of such means, in which what rounding does cancels.
+        """
+        made, rows = copy(self), places.flatten()
+        made._places = torch.arange(len(rows)).view_as(places)
         made._images, made._labels = self._images[rows], self._labels[rows]
-        made._sound = tuple(one[rows] for one in self._sound)
-        made._faulty = OrderedDict()
+        made._precision = precision("auto")
+        made._sound = made._rows(made._images)
         return made
 
     def __len__(self) -> int:
@@ -122,17 +141,42 @@ class ReferenceSums:
     def under(self, hypothesis: Hypothesis) -> Matrix:
         """The same where every user has a fault."""
         if hypothesis.fault.kind == "label":
-            return self._relabelled(hypothesis)
-        rows, chosen = self._changed(hypothesis), hypothesis.variant.chosen
-        if chosen:
-            touched = torch.isin(self._labels, torch.tensor(chosen))[:, None]
-            pairs = zip(rows, self._sound, strict=True)
-            rows = tuple(torch.where(touched, new, old) for new, old in pairs)
-        return self.sums(rows, self.held)
+            return self.sums(self._sound, self._relabelled(hypothesis))[: len(self)]
+        images, chosen = self.images_under(hypothesis), hypothesis.variant.chosen
+        return self.sums(self._rows_with(images, chosen), self.held)
 
     def means(self, hypothesis: Hypothesis) -> Means:
         """The halves' means under a fault."""
-        return halves(self.under(hypothesis))
+        if hypothesis.fault.kind == "label":
+            return self.means_of_labels([hypothesis])[0]
+        return self.means_of_images(self.images_under(hypothesis), hypothesis.variant.chosen)
+
+    def sound_means(self) -> Means:
+        """The same of sound users."""
+        return self._halves(self._sound, [self.held])[0]
+
+    def means_of_labels(self, hypotheses: Sequence[Hypothesis]) -> list[Means]:
+        """The same under each of some faults of labels, which share all that images decide."""
+        found: list[Means] = []
+        for first in range(0, len(hypotheses), WAYS):
+            ways = [self._relabelled(one) for one in hypotheses[first : first + WAYS]]
+            found += self._halves(self._sound, ways)
+        return found
+
+    @torch.no_grad()
+    def _halves(self, rows: Rows, ways: Sequence[Held]) -> list[Means]:
+        named = Named(self._places, torch.stack([self._weights(one) for one in ways]))
+        parts = [
+            reader.halves(own, named) / noise
+            for reader, own, noise in zip(self._readers, rows, self._noise, strict=True)
+        ]
+        return [Means(*way.numpy()) for way in torch.cat(parts, 2)]
+
+    def _weights(self, held: Held) -> Tensor:
+        """What users' own records count for under each name, [users, classes, records]."""
+        own = self._places[:, None, :] == held.places[:, :, None]  # [users, held, own]
+        kinds = one_hot(held.labels, self.classes) * held.shares[..., None]
+        return kinds.mT @ own.float()
 
     def mean_images(self, hypothesis: Hypothesis | None = None) -> Tensor:
         """Mean image of each class of some of the reference, [classes, channels, height, width].
@@ -160,30 +204,61 @@ class ReferenceSums:
 
     @torch.no_grad()
     def _rows(self, images: Tensor) -> Rows:
+        parts = [self._rows_of(part) for part in torch.split(images, IMAGES_AT_ONCE)]
+        return tuple(torch.cat(own) for own in zip(*parts, strict=True))
+
+    def _rows_of(self, images: Tensor) -> Rows:
         made: dict[tuple[object, ...], Tensor] = {}
-        for reader in self._readers:
-            if reader.key not in made:
-                made[reader.key] = reader.features(images)
-        return tuple(reader.rows(made[reader.key]) for reader in self._readers)
+        with multiplying_in(self._precision, images.device):
+            for reader in self._readers:
+                if reader.key not in made:
+                    made[reader.key] = reader.features(images)
+            rows = [reader.rows(made[reader.key]) for reader in self._readers]
+        return tuple(one.float() for one in rows)
 
-    def _changed(self, hypothesis: Hypothesis) -> Rows:
-        """Rows of all images under a fault of the images, in all classes."""
-        key = (hypothesis.fault.name, hypothesis.variant.amount)
-        if key not in self._faulty:
-            everywhere = Hypothesis(hypothesis.fault, Variant((), hypothesis.variant.amount))
-            images = self._images.clone()
-            for user, own in enumerate(self._places):
-                images[own] = self._applied(everywhere, images[own], self._labels[own], user)[0]
-            self._faulty[key] = self._rows(images)
-            while len(self._faulty) > KEPT:
-                self._faulty.popitem(last=False)
-        self._faulty.move_to_end(key)
-        return self._faulty[key]
+    def images_under(self, hypothesis: Hypothesis) -> Tensor:
+        """All images under a fault of the images, whatever their classes."""
+        fault, variant = hypothesis.fault, hypothesis.variant
+        everywhere, images = Hypothesis(fault, Variant((), variant.amount)), self._images.clone()
+        for user, own in enumerate(self._places):
+            images[own] = self._applied(everywhere, images[own], self._labels[own], user)[0]
+        return images
 
-    def _relabelled(self, hypothesis: Hypothesis) -> Matrix:
-        """Labels and the choice of records alone change: numbers of images stand for images."""
-        users = len(self)
-        places, labels = torch.zeros_like(self._places), torch.zeros_like(self._places)
+    def means_of_images(self, images: Tensor, chosen: tuple[int, ...]) -> Means:
+        """The halves' means with images in these classes' place; in all classes' where none is."""
+        return self._halves(self._rows_with(images, chosen), [self.held])[0]
+
+    def digest(self) -> str:
+        """Of all that goes into the means but what faults do: equal ones make equal means."""
+        found = hashlib.sha256(
+            f"{code_sha256(CODE)} {torch.__version__} {self._precision}".encode()
+        )
+        for one in self._evidence:
+            for each in one.rounds:
+                asked = each.request
+                said = [asked.kind, dict(asked.settings), asked.mechanism.clipping_norm, each.shape]
+                found.update(repr([*said, self.classes, one.deviation]).encode())
+                for name in sorted(asked.weights):
+                    found.update(name.encode() + asked.weights[name].tobytes())
+        for part in (self._images, self._labels, self._places):
+            found.update(repr(tuple(part.shape)).encode() + part.numpy().tobytes())
+        return found.hexdigest()
+
+    def _rows_with(self, images: Tensor, chosen: tuple[int, ...]) -> Rows:
+        if not chosen:
+            return self._rows(images)
+        touched = torch.isin(self._labels, torch.tensor(chosen))
+        rows = tuple(one.clone() for one in self._sound)
+        for one, new in zip(rows, self._rows(images[touched]), strict=True):
+            one[touched] = new
+        return rows
+
+    def _relabelled(self, hypothesis: Hypothesis) -> Held:
+        """What users hold: labels and the choice of records alone change.
+
+        Numbers of images stand for images.
+        """
+        places, labels = self._places.clone(), torch.zeros_like(self._places)
         present = torch.zeros_like(self._places, dtype=torch.bool)
         for user, own in enumerate(self._places):
             numbers = own.view(-1, 1, 1, 1)
@@ -191,7 +266,7 @@ class ReferenceSums:
             count = min(len(named), self.records)
             places[user, :count] = left.flatten()[:count]
             labels[user, :count], present[user, :count] = named[:count], True
-        return self.sums(self._sound, Held(places, labels, present))[:users]
+        return Held(places, labels, present)
 
     def _applied(
         self, hypothesis: Hypothesis, images: Tensor, labels: Tensor, user: int

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -11,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedlens.diagnosis.evidence import Observed
-from fedlens.diagnosis.expected import Matrix, Means, ReferenceSums, halves
+from fedlens.diagnosis.expected import Matrix, Means, ReferenceSums
 from fedlens.diagnosis.hypotheses import Hypothesis
 from fedlens.diagnosis.model import (
     CLASS_DRIFT,
@@ -24,10 +26,17 @@ from fedlens.diagnosis.model import (
     LinearModel,
 )
 from fedlens.diagnosis.reference import LEAST_USERS, Reference
+from fedlens.diagnosis.stored_changes import StoredChanges
 from fedlens.diagnosis.surprises import surprises
+from fedlens.diagnosis.threads import in_threads
 
-SURPRISED = 20
-"""Users of either half by whom it is learnt what changes that are in no library change."""
+LIBRARY = 600
+"""Images by which it is learnt what each fault of images changes, before it is known which of them
+are needed: these are then computed by all."""
+SURPRISED = 240
+"""Images by which it is learnt what changes that are in no library change."""
+FEWEST = 20
+"""Users whom these images make at least."""
 DEALS = 2
 """Times, of either kind, that the reference is dealt out to learn how users differ: ten records
 hide each other."""
@@ -52,6 +61,9 @@ class Inquiry:
         records: int,
         hypotheses: Sequence[Hypothesis],
         on_step: OnStep | None = None,
+        *,
+        surprised: bool = True,
+        stored_at: Path | None = None,
     ) -> None:
         """Compute what reference users of so many records would have released.
 
@@ -61,51 +73,99 @@ class Inquiry:
             records: that each of them holds.
             hypotheses: the library; the reference may differ a little from users in these ways.
             on_step: told how far it is.
+            surprised: whether changes that are in no library are looked at too.
+            stored_at: folder where what changes of images change is stored; None: nowhere.
         """
+        self._stored_at = stored_at
         self.reference = ReferenceSums(observed.evidence, reference, records)
         self.classes, self.observed = reference.classes, observed
         self.hypotheses: list[Hypothesis] = []
-        sound = self.reference.sound()
-        means = self._means(hypotheses, on_step)
+        base = self.reference.sound_means()
+        means = self._library(hypotheses, base, on_step)
         self._behind = max(reference.behind, len(self.reference) * records)
         (first, one), (second, other) = self._chance(0), self._chance(1)
         rows = (np.arange(len(first)) < one, np.arange(len(second)) < other)
         self._are_users = np.concatenate(rows)
-        base = halves(sound)
         drifts = [
             self._drifts(hypotheses, middle, [getattr(mean, half) - middle for mean in means])
             for half, middle in (("one", base.one), ("other", base.other))
         ]
-        self.geometry = Geometry(sound, Disturbance(first, second, *drifts))
+        self.geometry = Geometry(base, Disturbance(first, second, *drifts))
         self.geometry.add(means)
+        del means, drifts, first, second  # half of all memory
         self.named = len(hypotheses)
-        self.geometry.add(self._surprises(base))
+        if surprised:
+            self.geometry.add(self._surprises(base))
 
     def add(self, hypotheses: Sequence[Hypothesis]) -> None:
-        """Look at more hypotheses; the reference is not taken to differ in their ways."""
-        self.geometry.add(self._means(hypotheses, None))
+        """Look at more hypotheses; the reference is not taken to differ in their ways.
+
+        They are looked at by all of the reference's users.
+        """
+        self.hypotheses += hypotheses
+        self.geometry.add(in_threads(self.reference.means, hypotheses))
+
+    def sharpen(self, place: int) -> int:
+        """The same hypothesis by all of the reference's users; its new place."""
+        self.add([self.hypotheses[place]])
+        return len(self.hypotheses) - 1
+
+    def _library(
+        self, hypotheses: Sequence[Hypothesis], base: Means, on_step: OnStep | None
+    ) -> list[Means]:
+        """Labels by all users, as images are the same; changes of images by the first of them."""
+        images = [one for one in hypotheses if one.fault.kind == "image"]
+        labels = [one for one in hypotheses if one.fault.kind == "label"]
+        known = dict(zip(labels, self.reference.means_of_labels(labels), strict=True))
+        done = len(hypotheses) - len(images)
+
+        def tell(number: int) -> None:
+            if on_step is not None:
+                on_step(done + number, len(hypotheses))
+
+        few = self.reference.first(self._users_of(LIBRARY))
+        moved = self._changed("library", few, images, base, tell)
+        known |= dict(zip(images, moved, strict=True))
+        self.hypotheses += hypotheses
+        return [known[one] for one in hypotheses]
+
+    def _users_of(self, images: int) -> int:
+        """How many users so many images make; as many of either half."""
+        return max(FEWEST, images // self.reference.records) // 2 * 2
 
     def _surprises(self, base: Means) -> list[Means]:
         """What changes of no library change, by a few users of either half."""
-        few = self.reference.evened(2 * SURPRISED)
-        own, found = halves(few.sound()), []
-        for one in surprises():
-            mean = few.means(one)
-            moved = (
-                getattr(mean, h) - getattr(own, h) + getattr(base, h) for h in ("one", "other")
-            )
-            found.append(Means(*moved))
-            self.hypotheses.append(one)
-        return found
+        found = surprises()
+        self.hypotheses += found
+        few = self.reference.evened(self._users_of(SURPRISED))
+        return self._changed("surprises", few, found, base)
 
-    def _means(self, hypotheses: Sequence[Hypothesis], on_step: OnStep | None) -> list[Means]:
-        means = []
-        for number, one in enumerate(hypotheses, start=1):
-            means.append(self.reference.means(one))
-            self.hypotheses.append(one)
-            if on_step is not None:
-                on_step(number, len(hypotheses))
-        return means
+    def _changed(
+        self,
+        name: str,
+        few: ReferenceSums,
+        hypotheses: Sequence[Hypothesis],
+        base: Means,
+        tell: Callable[[int], None] | None = None,
+    ) -> list[Means]:
+        """Means of all users under changes of images, by what these change in a few of them."""
+        own = few.sound_means()
+        path = None if self._stored_at is None else self._stored_at / f"{name}.changes"
+        stored = StoredChanges(path, "" if path is None else few.digest())
+
+        def moved(one: Hypothesis) -> Means:
+            images, chosen = few.images_under(one), one.variant.chosen
+            digest = hashlib.sha256(images.numpy().tobytes() + repr(chosen).encode()).hexdigest()
+            change = stored.find(digest)
+            if change is None:
+                found = few.means_of_images(images, chosen)
+                rows = np.stack([found.one - own.one, found.other - own.other])
+                change = stored.keep(digest, rows)
+            return Means(change[0] + base.one, change[1] + base.other)
+
+        found = in_threads(moved, hypotheses, tell)
+        stored.save()
+        return found
 
     def _drifts(
         self, hypotheses: Sequence[Hypothesis], middle: Matrix, changes: Sequence[Matrix]
@@ -163,18 +223,19 @@ class Inquiry:
         self, own: Tensor, source: torch.Generator, *, evenly: bool, variance: float
     ) -> Matrix:
         """Users' differences from their mean, scaled to so much of one user's variance in all."""
-        rows, labels = [], self.reference.labels_of(own.flatten())
-        for _ in range(DEALS):
+        labels = self.reference.labels_of(own.flatten())
+        rows = np.empty((DEALS * len(own), len(self.observed.value)), np.float32)
+        size = np.float32(np.sqrt(variance / len(rows) / (1 - 1 / len(own))))
+        for deal in range(DEALS):
             order = torch.randperm(own.numel(), generator=source)
             dealt = own.flatten()[order].view_as(own)
             if evenly:  # each class goes round among all users
                 ranked = order[torch.argsort(labels[order], stable=True)]
                 dealt = own.flatten()[ranked].view(own.shape[1], own.shape[0]).mT
             found = self.reference.sound(dealt)
-            rows.append(found - found.mean(0))
-        whole = np.concatenate(rows) / np.sqrt(1 - 1 / len(own))
-        scaled: Matrix = (whole * np.sqrt(variance / len(whole))).astype(np.float32)
-        return scaled
+            found -= found.mean(0)
+            np.multiply(found, size, out=rows[deal * len(own) : (deal + 1) * len(own)])
+        return rows
 
     def _of_users(self, users: float = 0.0) -> float:
         """Variance of the mean over users, and over the set behind the reference, in one user's."""
@@ -235,6 +296,6 @@ def _misfit(observed: Observed, sums: ReferenceSums, records: int) -> float:
     A record's mass is the same whatever the image, and the fewer records a user has the more of it
     the clip takes away: it says how many there are, and hardly changes with faults.
     """
-    middle = sums.dealt(records).sound().mean(0).reshape(sums.classes, -1)[:, -1]
+    middle = sums.dealt(records).sound_means().middle.reshape(sums.classes, -1)[:, -1]
     seen = observed.value.reshape(sums.classes, -1)[:, -1]
     return float(np.log(max(1e-9, seen.sum() / middle.sum())))

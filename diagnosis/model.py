@@ -14,9 +14,11 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
-from fedlens.diagnosis.expected import Matrix, Means, halves
+from fedlens.diagnosis.expected import Matrix, Means
+from fedlens.diagnosis.threads import in_threads
 
 Vector = NDArray[np.float64]
 Square = NDArray[np.float64]
@@ -40,6 +42,8 @@ RIDGES = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 1e4, 1e5)
 less noise there is, the more a filter would trust directions in which the few reference users do
 not happen to differ. For each hypothesis the best of them by the other half is taken: what changes
 how much users contribute, as copies of one record do, lies where the users differ least."""
+TOGETHER = 32
+"""Hypotheses whose products are computed together."""
 DIRECTIONS = 60
 """Leading directions in which users differ, where what is unexplained is looked for."""
 
@@ -114,14 +118,14 @@ class Geometry:
     Hypotheses can be added; only their own products are then computed.
     """
 
-    def __init__(self, sound: Matrix, disturbance: Disturbance) -> None:
+    def __init__(self, base: Means, disturbance: Disturbance) -> None:
         """Take up what is not asked about.
 
         Args:
-            sound: reference users' updates over the noise, [n, P].
+            base: means of reference users' updates over the noise.
             disturbance: what else moves a release.
         """
-        base, parts = halves(sound), disturbance
+        parts = disturbance
         self._vectors = [parts.one, parts.other, parts.drifts_one, parts.drifts_other]
         ends = np.cumsum([0, *map(len, self._vectors)])
         self._one, self._other, self._drift_one, self._drift_other = (
@@ -133,25 +137,36 @@ class Geometry:
         self._factors: Vector | None = None
         self._still: _Still | None = None
         self._extend(0)
+        self._axes: _Axes | None = None
 
     def add(self, means: Sequence[Means]) -> None:
         """Take up hypotheses."""
         if not means:
             return
         known = len(self._vectors)
-        for mean in means:
-            pair = [mean.one - self._base.one, mean.other - self._base.other]
-            self._vectors.append(np.stack(pair))
+        for first in range(0, len(means), TOGETHER):
+            some = means[first : first + TOGETHER]
+            block = np.empty((2 * len(some), len(self._base.one)), np.float32)
+            for row, mean in enumerate(some):
+                np.subtract(mean.one, self._base.one, out=block[2 * row])
+                np.subtract(mean.other, self._base.other, out=block[2 * row + 1])
+            self._vectors.append(block)
         self._extend(known)
 
     def _extend(self, known: int) -> None:
-        fresh = np.concatenate(self._vectors[known:])
-        before, count = len(self._gram), len(fresh)
-        gram = np.zeros((before + count, before + count))
+        ends = self._ends()
+        before, count = len(self._gram), int(ends[-1])
+        gram = np.zeros((count, count))
         gram[:before, :before] = self._gram
-        crossed = [fresh @ part.T for part in self._vectors]
-        gram[before:, :] = np.concatenate(crossed, axis=1)
-        gram[:before, before:] = gram[before:, :before].T
+        pairs = [(i, j) for i in range(known, len(self._vectors)) for j in range(i + 1)]
+
+        def fill(pair: tuple[int, int]) -> None:
+            one, other = (torch.from_numpy(self._vectors[place]) for place in pair)
+            rows, columns = (slice(ends[i] - len(self._vectors[i]), ends[i]) for i in pair)
+            gram[rows, columns] = (one @ other.mT).numpy()
+            gram[columns, rows] = gram[rows, columns].T
+
+        in_threads(fill, pairs)
         self._gram, self._still = gram, None
 
     def rescaled(self, factors: Vector) -> Geometry:
@@ -161,7 +176,7 @@ class Geometry:
         """
         made = copy(self)
         made._factors, made._gram = factors, self._gram * np.outer(factors, factors)
-        made._still = None
+        made._still = made._axes = None
         return made
 
     def size(self, place: int) -> float:
@@ -216,7 +231,7 @@ class Geometry:
         by_one, by_other = (self._mixed(each[list(places)]) for each in (still.one, still.other))
         one, other, drifts_one, drifts_other, base = map(self._scaled, range(5))
         base = 0 * base if difference else base
-        own = np.stack([self._scaled(5 + place) for place in places])
+        own = np.stack([self._pair(place) for place in places])
 
         def told(filters: Matrix, shown: Matrix) -> Square:
             sums = [np.add.reduceat(row * shown, starts, axis=-1).T for row in filters]
@@ -244,6 +259,13 @@ class Geometry:
         if self._factors is None:
             return own
         return own * self._factors[last - len(own) : last, None].astype(np.float32)
+
+    def _pair(self, place: int) -> Matrix:
+        """A hypothesis by the one half, and by the other, times their factors."""
+        first = self._count + 2 + 2 * place
+        number = int(np.searchsorted(self._ends(), first, side="right"))
+        inside = first - int(self._ends()[number]) + len(self._vectors[number])
+        return self._scaled(number)[inside : inside + 2]
 
     def _mixed(self, coefficients: Square) -> Matrix:
         """Sums of all vectors with such coefficients [k, vectors], [k, P]."""
@@ -273,15 +295,35 @@ class Geometry:
         first = self._count + 2
         return np.arange(first, len(self._gram), 2), np.arange(first + 1, len(self._gram), 2)
 
+    def _known_axes(self) -> _Axes:
+        """What disturbs a release is the same whatever is asked about: taken apart once."""
+        if self._axes is None:
+            gram, count = self._gram, self._count
+            ways = ((self._one, self._drift_one), (self._other, self._drift_other))
+            rows = [np.concatenate(pair) for pair in ways]
+            wholes = [np.ix_(each, each) for each in (*rows, np.arange(count))]
+            one, other, (values, vectors) = in_threads(_taken_apart, [gram[it] for it in wholes])
+            kept = values > 1e-9 * max(values[-1], 1e-300)
+            kept[:-DIRECTIONS] = False
+            along = (vectors[:, kept] / np.sqrt(values[kept])).T
+            self._axes = _Axes((_Half(rows[0], *one), _Half(rows[1], *other)), along, values[kept])
+        return self._axes
+
     def _by_ridge(self, ridge: float) -> tuple[Square, Square]:
         even, odd = self._pairs()
-        one = self._filter(even, np.concatenate([self._one, self._drift_one]), ridge)
-        return one, self._filter(odd, np.concatenate([self._other, self._drift_other]), ridge)
+        one, other = self._known_axes().halves
+        return self._filter(even, one, ridge), self._filter(odd, other, ridge)
 
     def _signals(self, one: Square, other: Square) -> Vector:
         """The squared signal of each hypothesis in all users, over its variance."""
-        sizes = np.maximum(np.diag(self._products(one, other)), 0)
-        found: Vector = sizes**2 / np.maximum(np.diag(self._spread(one, other)), 1e-300)
+        gram, (even, odd) = self._gram, self._pairs()
+        sizes = ((one * gram[odd]).sum(1) + (other * gram[even]).sum(1)) / 2
+        by_one, by_other = one @ gram, other @ gram
+        middle, drifts = one + other, by_one[:, self._drift_other] + by_other[:, self._drift_one]
+        spread = (middle * (by_one + by_other)).sum(1) / 4 + np.square(drifts).sum(1) / 4
+        for chances in (by_one[:, self._other], by_other[:, self._one]):
+            spread += np.square(chances).sum(1) / 2
+        found: Vector = np.maximum(sizes, 0) ** 2 / np.maximum(spread, 1e-300)
         return found
 
     def _products(self, one: Square, other: Square) -> Square:
@@ -299,13 +341,9 @@ class Geometry:
         return found
 
     def _still_of(self, one: Square, other: Square) -> _Still:
-        gram, count = self._gram, self._count
+        gram, count, axes = self._gram, self._count, self._known_axes()
         even, odd = self._pairs()
-        own = gram[:count, :count]
-        values, vectors = np.linalg.eigh(own)
-        kept = values > 1e-9 * max(values[-1], 1e-300)
-        kept[:-DIRECTIONS] = False
-        along = (vectors[:, kept] / np.sqrt(values[kept])).T
+        along = axes.along
         return _Still(
             one=one,
             other=other,
@@ -313,19 +351,43 @@ class Geometry:
             spread=self._spread(one, other),
             along=along,
             leading=along @ (gram[:count, even] + gram[:count, odd]) / 2,
-            variances=1 + values[kept] / 2,  # chance is in there twice, by each half
+            variances=1 + axes.sizes / 2,  # chance is in there twice, by each half
         )
 
-    def _filter(
-        self, rows: NDArray[np.int64], disturbing: NDArray[np.int64], ridge: float
-    ) -> Square:
+    def _filter(self, rows: NDArray[np.int64], half: _Half, ridge: float) -> Square:
         """Directions times the inverse covariance, as coefficients of all vectors, [h, vectors]."""
-        gram = self._gram
-        found = np.zeros((len(rows), len(gram)))
+        found = np.zeros((len(rows), len(self._gram)))
         found[np.arange(len(rows)), rows] = 1
-        own = ridge * np.eye(len(disturbing)) + gram[np.ix_(disturbing, disturbing)]
-        found[:, disturbing] = -np.linalg.solve(own, gram[np.ix_(disturbing, rows)]).T
+        along = half.vectors.T @ self._gram[np.ix_(half.rows, rows)]
+        found[:, half.rows] = -(half.vectors @ (along / (ridge + half.values)[:, None])).T
         return found
+
+
+@dataclass(frozen=True)
+class _Half:
+    """Products of what disturbs a release, by one half of the reference, taken apart."""
+
+    rows: NDArray[np.int64]
+    """Places among all vectors."""
+    values: Vector
+    vectors: Square
+
+
+@dataclass(frozen=True)
+class _Axes:
+    """What depends on no hypothesis."""
+
+    halves: tuple[_Half, _Half]
+    along: Square
+    """Leading directions of both, as coefficients."""
+    sizes: Vector
+    """Of those."""
+
+
+def _taken_apart(products: Square) -> tuple[Vector, Square]:
+    """Eigenvalues, ascending, and eigenvectors, by one thread."""
+    values, vectors = torch.linalg.eigh(torch.from_numpy(products))
+    return values.numpy(), vectors.numpy()
 
 
 def _noise_by_part(filters: Matrix, starts: NDArray[np.int64]) -> Square:

@@ -26,6 +26,8 @@ from fedlens.models.weights import load_vector
 
 AT_ONCE = 64
 """Users whose sums are made together."""
+TINY = 1e-30
+"""Norm below which an update counts as nothing."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +55,24 @@ class Held:
         return Held(self.places[numbers], self.labels[numbers], self.present[numbers])
 
 
+@dataclass(frozen=True, eq=False)
+class Named:
+    """What each of a user's own records counts for under each name: all that labels decide.
+
+    In several ways at once, which share what depends on the records alone.
+    """
+
+    places: Tensor
+    """Rows of the users' own records, int64 [users, records]."""
+    weights: Tensor
+    """float32 [ways, users, classes, records]; a user's add up to 1."""
+
+    @property
+    def flat(self) -> Tensor:
+        """The weights class by class, float32 [ways, classes, users x records]."""
+        return self.weights.transpose(1, 2).flatten(2)
+
+
 class TaskReader(Protocol):
     """One task's rounds, as its class on the node would answer them."""
 
@@ -67,6 +87,13 @@ class TaskReader(Protocol):
 
     def sums(self, rows: Tensor, held: Held) -> Tensor:
         """Each user's clipped updates added up over the rounds, float32 [users, P]."""
+
+    def halves(self, rows: Tensor, named: Named) -> Tensor:
+        """Means of `sums` over the even and over the odd users, float32 [ways, 2, P].
+
+        Without the users' own sums, which are long: the clip asks for their norms alone, and these
+        follow from products of a user's few records with each other.
+        """
 
 
 class FrozenReader:
@@ -92,6 +119,18 @@ class FrozenReader:
         once = clipped(class_sums(rows[held.places], held, self._classes), self._rounds[0])
         return once * len(self._rounds)
 
+    def halves(self, rows: Tensor, named: Named) -> Tensor:
+        """Records' weights, cut by the clip, times their rows."""
+        weights = named.weights
+        norms = _norms(_products(rows, named.places), weights)
+        factors = shortened(norms, self._rounds[0]) * len(self._rounds)
+        cut = Named(named.places, weights * factors[..., None, None]).flat
+        by_row = torch.zeros(len(weights), 2, self._classes, len(rows))
+        for half, users in enumerate(_halves(len(named.places))):
+            own = cut.view(*cut.shape[:2], *named.places.shape)[:, :, users].flatten(2)
+            by_row[:, half].index_add_(2, named.places[users].flatten(), own / _count(users, named))
+        return (by_row.flatten(0, 2) @ rows).view(len(weights), 2, -1)
+
 
 class FocusedReader(FrozenReader):
     """Distances from the generator's class means along the focus, whose centres change."""
@@ -115,15 +154,23 @@ class FocusedReader(FrozenReader):
         ]
         return torch.stack(found).sum(0)
 
+    def halves(self, rows: Tensor, named: Named) -> Tensor:
+        """Class sums less their part of each round's centres, clipped."""
+        sums, shares = named.weights @ rows[named.places], named.weights.sum(3)[..., None]
+        found = 0 * sums.flatten(2)
+        for one, request in zip(self._foci, self._rounds, strict=True):
+            updates = (sums - shares * one.centers).flatten(2)
+            found += updates * shortened(updates.norm(dim=2), request)[..., None]
+        return torch.stack([found[:, half].mean(1) for half in _halves(len(named.places))], 1)
+
 
 class AnnotatorReader:
     """Minus the gradients at each round's weight."""
 
     def __init__(self, rounds: Sequence[TrainRequest], shape: ImageShape, classes: int) -> None:
         self._rounds = rounds
-        found = [_annotator(one, shape, classes) for one in rounds]
-        self._annotator = found[0]
-        self._weights = [one.weight for one in found]
+        self._annotator = _annotator(rounds[0], shape, classes)  # all rounds have its frame
+        self._weights = [_annotator(one, shape, classes).weight.clone() for one in rounds]
         self.key: tuple[object, ...] = ("annotator", self._annotator.frame_digest())
 
     def features(self, images: Tensor) -> Tensor:
@@ -144,6 +191,21 @@ class AnnotatorReader:
             total += clipped(torch.bmm(wrong.mT, own).flatten(1), request)
         return total
 
+    def halves(self, rows: Tensor, named: Named) -> Tensor:
+        """Errors of all rounds, each cut by its clip, times rows: rounds differ in errors alone."""
+        own, asked = rows[named.places], named.weights.mT
+        products, shares = _products(rows, named.places), named.weights.sum(2)[..., None]
+        total = torch.zeros_like(asked)
+        for weight, request in zip(self._weights, self._rounds, strict=True):
+            wrong = asked - shares * torch.softmax(own @ weight.mT, 2)
+            norms = _norms(products, wrong.mT)
+            total += wrong * shortened(norms, request)[..., None, None]
+        found = [
+            total[:, half].flatten(1, 2).mT @ own[half].flatten(0, 1) / _count(half, named)
+            for half in _halves(len(own))
+        ]
+        return torch.stack([one.flatten(1) for one in found], 1)
+
 
 def _annotator(request: TrainRequest, shape: ImageShape, classes: int) -> Annotator:
     settings = AnnotatorSettings.model_validate(request.settings)
@@ -160,10 +222,39 @@ def class_sums(rows: Tensor, held: Held, classes: int) -> Tensor:
 
 def clipped(updates: Tensor, request: TrainRequest) -> Tensor:
     """Rows cut down to the request's clipping norm."""
-    bound = request.mechanism.clipping_norm
-    norms = updates.norm(dim=1, keepdim=True).clamp(min=1e-30)
-    factors: Tensor = (bound / norms).clamp(max=1.0)
-    return updates * factors
+    return updates * shortened(updates.norm(dim=1), request)[:, None]
+
+
+def shortened(norms: Tensor, request: TrainRequest) -> Tensor:
+    """What updates of such norms are multiplied by, so that none exceeds the clipping norm."""
+    factors: Tensor = (request.mechanism.clipping_norm / norms.clamp(min=TINY)).clamp(max=1.0)
+    return factors
+
+
+def _products(rows: Tensor, places: Tensor) -> Tensor:
+    """Of each user's records' rows with each other, [users, records, records]."""
+    found = [rows[some] @ rows[some].mT for some in torch.split(places, AT_ONCE)]
+    return torch.cat(found)
+
+
+def _norms(products: Tensor, weights: Tensor) -> Tensor:
+    """Norms of weighted sums of a user's rows, all sums of a user taken together, [ways, users].
+
+    Args:
+        products: of the rows with each other, [users, records, records].
+        weights: [ways, users, sums, records].
+    """
+    squares = ((weights @ products) * weights).sum((2, 3))
+    return squares.clamp(min=0).sqrt()
+
+
+def _halves(users: int) -> tuple[slice, slice]:
+    """The even and the odd of so many users."""
+    return slice(0, users, 2), slice(1, users, 2)
+
+
+def _count(half: slice, named: Named) -> int:
+    return max(1, len(named.places[half]))
 
 
 READERS: dict[str, Callable[[Sequence[TrainRequest], ImageShape, int], TaskReader]] = {

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 STEPS: Mapping[str, str] = {
     "reference": "Loading the reference",
     "evidence": "Reading the released sums",
+    "look": "Taking a first look",
     "fits": "Trying every fault of the library",
     "findings": "Choosing what is needed",
     "omnibus": "Looking for what nothing explains",
@@ -20,16 +21,18 @@ STEPS: Mapping[str, str] = {
 }
 """In their order; each with its words for people."""
 _LENGTHS = {
-    "reference": 0.04,
+    "reference": 0.03,
     "evidence": 0.02,
-    "fits": 0.80,
+    "look": 0.12,
+    "fits": 0.68,
     "findings": 0.11,
-    "omnibus": 0.01,
+    "omnibus": 0.02,
     "pictures": 0.02,
 }
 """How much of a diagnosis each takes, about, as seen of the demo's run with a fault."""
 _KEY = "step"
 _MOST = 10**6
+_MOST_WORDS = 300
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,8 @@ class DiagnosisStep:
     """Parts of it that are done."""
     total: int = 0
     """Parts that it has; 0 where it is one."""
+    said: str = ""
+    """What stands out at first sight, in words: no finding."""
 
     @property
     def place(self) -> int:
@@ -63,14 +68,16 @@ class DiagnosisStep:
 
     def to_line(self) -> str:
         """As a line of a program's output."""
-        return json.dumps({_KEY: self.name, "done": self.done, "total": self.total})
+        line = {_KEY: self.name, "done": self.done, "total": self.total}
+        return json.dumps(line | ({"said": self.said} if self.said else {}))
 
 
 def read_step(line: str) -> DiagnosisStep | None:
     """The step in a line of a program's output; ``None`` in any other line."""
     try:
         said = json.loads(line)
-        step = DiagnosisStep(str(said[_KEY]), int(said["done"]), int(said["total"]))
-    except (ValueError, KeyError, TypeError, RecursionError):
+        words = str(said.get("said", ""))[:_MOST_WORDS]
+        step = DiagnosisStep(str(said[_KEY]), int(said["done"]), int(said["total"]), words)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     return step if step.name in STEPS and 0 <= step.done <= step.total <= _MOST else None

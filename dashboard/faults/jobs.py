@@ -109,6 +109,8 @@ class DiagnosisJob(Job):
 
     step: DiagnosisStep | None = None
     """Where it is; None before it said so."""
+    look: str = ""
+    """What stands out at first sight, in the command's words; empty before that."""
 
     @property
     def share(self) -> float:
@@ -119,6 +121,7 @@ class DiagnosisJob(Job):
         """Take up a line of its output."""
         super().hear(line)
         self.step = read_step(line) or self.step
+        self.look = (self.step.said if self.step else "") or self.look
 
 
 class Diagnoses(Jobs[Question, DiagnosisJob]):

@@ -30,9 +30,19 @@ def progress_card(job: DiagnosisJob) -> str:
         title, below = _step(job), _progress_bar(job) + _list(job)
     return (
         f'<div role="status"><p class="over">Under way, {clock(job.seconds)}</p>'
-        f"<h2>{text(title)}</h2></div>{below}{_quiet(job)}"
-        '<p class="quiet">Usually one to three minutes. You may leave this page: the answer is '
+        f"<h2>{text(title)}</h2>{_look(job)}</div>{below}{_quiet(job)}"
+        '<p class="quiet">Usually less than a minute. You may leave this page: the answer is '
         "kept.</p>"
+    )
+
+
+def _look(job: DiagnosisJob) -> str:
+    """What stands out at first sight, which is no finding."""
+    if not job.look:
+        return ""
+    return (
+        f"<p><b>First look, by few images:</b> {text(job.look)}. This is no finding: the whole "
+        "answer follows, and may be another.</p>"
     )
 
 

@@ -25,6 +25,8 @@ STORE, PLACE, STORE_NOTE = "store.db", "place.json", "store-url"
 NOT_KEPT = frozenset({"lock", PLACE, STORE, f"{STORE}-wal", f"{STORE}-shm"})
 """Where a run lay is left out: a file that is restored may come to have the number of the lost one,
 and the run would go on unasked."""
+CACHED = ".changes"
+"""Ends the names of what is computed again where it is missing: see `StoredChanges`."""
 MOST_FILES, LARGEST_MANIFEST = 100_000, 1 << 25
 CHUNK, LONGEST_URL = 1 << 20, 200
 
@@ -152,7 +154,7 @@ def _settle_store(source: Path, part: Path, target: Path, named: str) -> None:
 
 def _kept(file: Path, root: Path) -> bool:
     own = file.parent == root and file.name in NOT_KEPT
-    return not own and not file.name.endswith(".part")
+    return not own and not file.name.endswith((".part", CACHED))
 
 
 def _copy_of_store(path: Path, folder: Path) -> Path:

@@ -144,6 +144,7 @@ def diagnose(
     faults: Sequence[str | Path | Fault] = (),
     progress: Observe | None = None,
     on_stage: Begin | None = None,
+    on_look: Begin | None = None,
 ) -> Diagnosis:
     """Name the faults that a run's released sums show, with the share of users that has each.
 
@@ -163,8 +164,10 @@ def diagnose(
         faults: more that are looked for: faults, names of faults of the library that come together
             (``rotate90+dim``), or Python files that define faults, which are run.
         progress: told how many hypotheses are done, and how many there are.
-        on_stage: told what it turns to: ``reference``, ``evidence``, ``fits``, ``findings``,
-            ``omnibus``.
+        on_stage: told what it turns to: ``reference``, ``evidence``, ``look``, ``fits``,
+            ``findings``, ``omnibus``.
+        on_look: told, seconds after the beginning, what stands out by few images, in words. That
+            is no finding: the answer may be another.
 
     Returns:
         Findings, surest first; none where the reference is of another kind than the users' data.
@@ -175,6 +178,7 @@ def diagnose(
         FedlensError: there is no such run or data set.
     """
     from fedlens.diagnosis.diagnose import diagnose as diagnosed
+    from fedlens.diagnosis.stored_answers import FOLDER, is_public
     from fedlens.models.faults.library import find_faults
 
     if images < 1:
@@ -189,9 +193,9 @@ def diagnose(
     before: list[ArchivedRelease] = []
     if earlier is None:
         name = _public_name(chosen.config) if reference is None else str(reference)
-        found = public_reference(name, chosen.config, images)
-    else:
-        found = samples_reference(earlier, images)
+        found, public = public_reference(name, chosen.config, images), is_public(name)
+    else:  # its samples follow from what it has released
+        found, public = samples_reference(earlier, images), True
     begin("evidence")
     if earlier is not None:
         before = _released(earlier, annotator)
@@ -203,7 +207,9 @@ def diagnose(
         more=more,
         on_step=progress,
         on_stage=on_stage,
+        on_look=on_look,
         guessed=chosen.config.split.active or (earlier is not None and earlier.config.split.active),
+        stored_at=chosen.path / FOLDER if public else None,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -159,7 +160,6 @@ def run(args: argparse.Namespace) -> int:
     from fedlens.api.diagnoses import diagnose, keep_diagnosis, place_of_diagnosis
     from fedlens.api.runs import open_run
     from fedlens.foundation.errors import ExitStatus
-    from fedlens.simulations.plots.diagnosis import plot_diagnosis
 
     chosen = open_run(args.run_dir, store=args.store)
     if chosen.worth == "noise":
@@ -187,8 +187,11 @@ def run(args: argparse.Namespace) -> int:
             faults=[*args.fault, *args.fault_from],
             progress=progress,
             on_stage=step,
+            on_look=_look_of(args),
         )
     step("pictures")
+    from fedlens.simulations.plots.diagnosis import plot_diagnosis  # what is first said needs none
+
     picture = chosen.path / PICTURE
     plot_diagnosis(found, picture)
     kept = None
@@ -204,13 +207,24 @@ def run(args: argparse.Namespace) -> int:
     return ExitStatus.DONE
 
 
-def _step(name: str, done: int = 0, total: int = 0) -> None:
+def _look_of(args: argparse.Namespace) -> Callable[[str], None] | None:
+    """Says what stands out at first sight; None where a program waits for one object alone."""
+    if args.steps:
+        return lambda said: _step("look", said=said)
+    if args.json:
+        return None
+    return lambda said: say(
+        f"first look, by few images: {said}; the whole answer follows", at_once=True
+    )
+
+
+def _step(name: str, done: int = 0, total: int = 0, said: str = "") -> None:
     from fedlens.diagnosis.steps import DiagnosisStep
 
-    say(DiagnosisStep(name, done, total).to_line(), at_once=True)
+    say(DiagnosisStep(name, done, total, said).to_line(), at_once=True)
 
 
-def _unsaid(_name: str, _done: int = 0, _total: int = 0) -> None:
+def _unsaid(_name: str, _done: int = 0, _total: int = 0, said: str = "") -> None:
     """Nothing waits for steps."""
 
 

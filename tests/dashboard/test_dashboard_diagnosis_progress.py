@@ -75,6 +75,8 @@ def test_a_step_survives_its_line_and_no_other_line_is_one() -> None:
     for name in STEPS:
         step = DiagnosisStep(name, 3, 7)
         assert read_step(step.to_line() + "\n") == step
+    step = DiagnosisStep("look", said="words " * 100)
+    assert read_step(step.to_line()) == DiagnosisStep("look", said=step.said[:300])
     for line in (
         "",
         "words",
@@ -105,6 +107,7 @@ def test_a_job_follows_the_commands_steps_and_its_last_line_is_the_answer(
     lines = [
         DiagnosisStep("reference").to_line(),
         "other words",
+        DiagnosisStep("look", said="looks like <b>dim</b>").to_line(),
         DiagnosisStep("fits", 57, 118).to_line(),
     ]
     go = place.path / "go"
@@ -119,9 +122,10 @@ def test_a_job_follows_the_commands_steps_and_its_last_line_is_the_answer(
         'role="progressbar"',
         'aria-current="step"',
         f'aria-valuenow="{round(100 * job.share)}"',
+        "First look, by few images:</b> looks like &lt;b&gt;dim&lt;/b&gt;. This is no finding",
     ):
         assert expected in shown
-    assert shown.count('class="done"') == 2
+    assert shown.count('class="done"') == 3
     go.touch()
     answered(diagnoses, question)
     assert diagnoses.job(question) is None and diagnoses.answer(question) is not None

@@ -36,6 +36,23 @@ def test_a_diagnosis_takes_no_private_test_images_for_its_reference(tmp_path):
         diagnose(run, reference=f"npz:{path}")  # to name them is to declare them public
 
 
+@pytest.mark.parametrize("name", ["embedded", "npz"])
+def test_what_is_expected_of_public_records_alone_is_stored_in_the_runs_folder(
+    tmp_path, monkeypatch, name
+):
+    """What is computed from records that somebody brought is not kept beside what is released."""
+    source, path = np.random.default_rng(0), tmp_path / "patients.npz"
+    images, labels = source.integers(0, 256, (30, 28, 28), dtype=np.uint8), np.arange(30) % 10
+    np.savez(path, train_images=images, train_labels=labels, test_images=images, test_labels=labels)
+    given = {}
+    monkeypatch.setattr(
+        "fedlens.diagnosis.diagnose.diagnose", lambda *_, **named: given.update(named)
+    )
+    run = a_run(tmp_path, "embedded")
+    diagnose(run, reference=f"npz:{path}" if name == "npz" else name)
+    assert given["stored_at"] == (run.path / "diagnosis" if name == "embedded" else None)
+
+
 def test_nor_does_the_power_of_a_schedule(tmp_path):
     config = Config().updated({"data.name": f"npz:{tmp_path}/none.npz"})  # it is not even opened
     with pytest.raises(WrongUse, match="not known to be public"):

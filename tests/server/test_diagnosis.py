@@ -27,6 +27,7 @@ from fedlens.data.registry import load
 from fedlens.diagnosis.diagnose import concluded, diagnose
 from fedlens.diagnosis.evidence import Evidence, observed_of
 from fedlens.diagnosis.expected import ReferenceSums
+from fedlens.diagnosis.first_look import first_look
 from fedlens.diagnosis.fitting import family_p_value, largest_by_chance
 from fedlens.diagnosis.hypotheses import Hypothesis, hypotheses_of, library
 from fedlens.diagnosis.inquiry import Inquiry, fitting_records
@@ -34,6 +35,8 @@ from fedlens.diagnosis.readers import READERS
 from fedlens.diagnosis.reference import Reference
 from fedlens.diagnosis.stand_ins import planned
 from fedlens.diagnosis.steps import STEPS, read_step
+from fedlens.diagnosis.surprises import surprises
+from fedlens.diagnosis.threads import in_threads, one_thread_each
 from fedlens.foundation.errors import WrongUse
 from fedlens.models.faults import FAULTS
 from fedlens.models.faults.protocol import Fault, Variant
@@ -280,6 +283,88 @@ def test_expected_updates_are_what_the_nodes_code_sends(all_asked, reference, ki
     assert set(READERS) == {"frozen", "focused", "annotator"}
 
 
+@pytest.mark.parametrize("kind", ["frozen", "focused", "annotator"])
+def test_means_from_products_of_records_are_those_of_users_own_sums(all_asked, reference, kind):
+    rounds = [one for one in all_asked if one.request.kind == kind]
+    sums = ReferenceSums([Evidence(tuple(rounds))], reference, RECORDS)
+    asked = [("tilt", ()), ("new_class", (3,)), ("noise", ()), ("mirror", (1, 7))]
+    asked += [("swap_labels", (1, 7)), ("missing_class", (3,)), ("frequent_class", (2,))]
+    asked += [("duplicates", ()), ("random_labels", ())]
+    tried = [Hypothesis(FAULTS[name], Variant(c, FAULTS[name].amounts[0])) for name, c in asked]
+    labels = [one for one in tried if one.fault.kind == "label"]
+    together = dict(zip(labels, sums.means_of_labels(labels), strict=True))
+    for one in tried:
+        own = sums.under(one)
+        for found in {id(m): m for m in (sums.means(one), together.get(one)) if m}.values():
+            assert np.allclose(found.one, own[::2].mean(0), atol=1e-4)
+            assert np.allclose(found.other, own[1::2].mean(0), atol=1e-4)
+    own = sums.sound()[:20]
+    rough = 0.02 * float(np.abs(own).max())
+    assert np.allclose(sums.first(20).sound_means().one, own[::2].mean(0), atol=rough)
+
+
+def test_a_first_look_says_what_stands_out_and_that_nothing_does(released, asked, reference):
+    tried = few((1, 28, 28), 10)
+    seen = first_look(observed_of(released("rotate90", 0.4)), reference, RECORDS, tried)
+    assert seen.startswith("looks like turned left by 90 degrees, in about ")
+    assert abs(int(seen.split()[-3].rstrip("%")) - 40) < 15
+    none = first_look(observed_of(released()), reference, RECORDS, tried)
+    assert none == "nothing stands out yet"
+    slow = [replace(one, request=replace(one.request, kind="annotator")) for one in asked]
+    assert first_look(observed_of(slow), reference, RECORDS, tried) == ""
+
+
+def test_stored_changes_answer_as_computed_ones_and_no_damaged_or_foreign_ones_do(
+    asked, reference, tmp_path, monkeypatch
+):
+    computed, compute = [], ReferenceSums.means_of_images
+    monkeypatch.setattr("fedlens.diagnosis.inquiry.surprises", lambda: surprises()[:3])
+    monkeypatch.setattr(
+        ReferenceSums,
+        "means_of_images",
+        lambda self, *given: computed.append(given) or compute(self, *given),
+    )
+    tried = few((1, 28, 28), 10)
+    images = sum(one.fault.kind == "image" for one in tried) + 3
+
+    def asks(at, of=reference, seen=asked):
+        computed.clear()
+        inquiry = Inquiry(observed_of(seen), of, RECORDS, tried, stored_at=at)
+        return inquiry.geometry.gram, len(computed)
+
+    without, count = asks(None)
+    first, same = asks(tmp_path)
+    assert count == same == images and np.array_equal(first, without)
+    again, count = asks(tmp_path)
+    assert count == 0 and np.array_equal(again, first)
+    files = sorted(tmp_path.iterdir())
+    assert [path.name for path in files] == ["library.changes", "surprises.changes"]
+    whole = {path: path.read_bytes() for path in files}
+    for damaged in (
+        lambda content: content[:-1],
+        lambda content: content[:-9] + bytes(9),
+        lambda content: content.replace(b"fedlens-changes-1", b"fedlens-changes-0"),
+        lambda _: b"[]",
+    ):
+        for path in files:
+            path.write_bytes(damaged(whole[path]))
+        again, count = asks(tmp_path)
+        assert count == images and np.array_equal(again, first)
+    others = replace(reference, images=reference.images.flip(0), labels=reference.labels.flip(0))
+    assert asks(tmp_path, others)[1] == images  # which now are what is stored
+    quieter = [replace(one, deviation=one.deviation / 2) for one in asked]
+    assert asks(tmp_path, others)[1] == 0 and asks(tmp_path, others, quieter)[1] == images
+
+
+def test_threads_of_products_are_given_back():
+    before, told = torch.get_num_threads(), []
+    with pytest.raises(ZeroDivisionError), one_thread_each():
+        assert torch.get_num_threads() == 1
+        assert in_threads(lambda one: 2 * one, [1, 2, 3], told.append) == [2, 4, 6]
+        in_threads(lambda one: 1 // one, [1, 0])
+    assert torch.get_num_threads() == before and told == [1, 2, 3]
+
+
 class _Users:
     """Reference users as a node hosts users."""
 
@@ -375,7 +460,9 @@ def test_a_real_run_is_diagnosed_by_the_command(tmp_path, capsys, few_hypotheses
     assert list(dict.fromkeys(step.name for step in steps)) == list(STEPS)
     assert [step.share for step in steps] == sorted(step.share for step in steps)
     fits = [step.done for step in steps if step.total]
-    assert fits == list(range(1, found["hypotheses"] + 1))
+    assert fits == sorted(set(fits)) and fits[-1] == found["hypotheses"]
+    (look,) = [step.said for step in steps if step.said]
+    assert look.startswith("looks like turned left by 90 degrees, in about ")
     assert found["findings"][0]["fault"] == "rotate90" and found["reference"]["fits"]
     assert found["findings"][0]["low"] <= 0.4 <= found["findings"][0]["high"]
     assert 0 < found["smallest_detectable"]["rotate90"] < 0.4

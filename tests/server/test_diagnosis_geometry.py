@@ -30,7 +30,7 @@ def model_of(seed: int, *, noise: float = 1.0, share: float = 0.0):
     size = np.float32(np.sqrt((1 / KNOWN + 1 / USERS) / (KNOWN / 2)))
     chances = [size * (sound[i::2] - half) for i, half in enumerate((base.one, base.other))]
     drifts = [0.5 * base.one[None], 0.5 * base.other[None]]
-    geometry = Geometry(sound, Disturbance(*chances, *drifts))
+    geometry = Geometry(base, Disturbance(*chances, *drifts))
     geometry.add([halves(sound + change) for change in changes])
     seen = users(USERS).mean(0) + share * first + source.normal(0, 1, WIDE)
     return geometry.model(geometry.project(seen[None].astype(np.float32))[0])

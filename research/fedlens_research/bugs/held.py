@@ -35,12 +35,6 @@ class HeldSums(ReferenceSums):
         self._places = torch.arange(count * records).view(count, records)
         self._first = first
 
-    def once(self, hypothesis: Hypothesis) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
-        """Users' updates where all have a fault, without keeping rows for another time."""
-        found = self.under(hypothesis)
-        self._faulty.clear()
-        return found
-
     def _applied(
         self, hypothesis: Hypothesis, images: Tensor, labels: Tensor, user: int
     ) -> tuple[Tensor, Tensor]:
@@ -82,7 +76,7 @@ class Crowd:
 
     def faulty(self, planted: Hypothesis) -> Matrix:
         """The same of those that may have a fault, were all of them to have it."""
-        return np.concatenate([self._grouped(block.once(planted)) for block in self._blocks])
+        return np.concatenate([self._grouped(block.under(planted)) for block in self._blocks])
 
     def _grouped(self, updates: Matrix) -> Matrix:
         found: Matrix = updates.reshape(-1, self._group, updates.shape[1]).mean(1)
