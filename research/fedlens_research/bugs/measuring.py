@@ -15,6 +15,7 @@ import numpy as np
 import fedlens.diagnosis
 import fedlens.models.faults
 from fedlens.diagnosis.expected import Matrix
+from fedlens.diagnosis.threads import one_thread_each
 from fedlens.foundation.json_values import json_value
 from fedlens_research.bugs import drawing
 from fedlens_research.bugs.outsiders import planted
@@ -93,15 +94,16 @@ def measure_all(
 ) -> None:
     """Carry out what is missing; trials of one world share what it computes."""
     done = 0
-    for _, some in groupby(trials, key=lambda trial: trial.world):
-        group = list(some)
-        missing = [trial for trial in group if store.find(plan_of(trial)) is None]
-        done += len(group) - len(missing)
-        for found in _of_world(missing, data_dir, report) if missing else ():
-            store.keep(plan_of(found.trial), found.to_json())
-            done += 1
-            if progress is not None:
-                progress("faults", done, len(trials))
+    with one_thread_each():
+        for _, some in groupby(trials, key=lambda trial: trial.world):
+            group = list(some)
+            missing = [trial for trial in group if store.find(plan_of(trial)) is None]
+            done += len(group) - len(missing)
+            for found in _of_world(missing, data_dir, report) if missing else ():
+                store.keep(plan_of(found.trial), found.to_json())
+                done += 1
+                if progress is not None:
+                    progress("faults", done, len(trials))
 
 
 def _of_world(missing: Sequence[BugTrial], data_dir: str, report: Report) -> Iterator[MeasuredBug]:
