@@ -163,7 +163,8 @@ def _list(every: int | None) -> None:
 
 def _with_glances() -> list[tuple[RunRecord, dict[str, RunGlance]]]:
     found = [(run, owner) for owner, runs in runs_by_store(home()) for run in runs]
-    glances = {owner.place: owner.glances() for _, owner in found}
+    owners = {owner.place: owner for _, owner in found}
+    glances = {place: owner.glances() for place, owner in owners.items()}
     found.sort(key=lambda one: (one[0].created_at, one[0].name), reverse=True)
     return [(run, glances[owner.place]) for run, owner in found]
 
