@@ -121,6 +121,7 @@ def _application(tokens: SessionTokens, store: Store, started: Callable[[], None
     from fedlens.dashboard.access.auth import AuthMiddleware
     from fedlens.dashboard.jobs import end_all
     from fedlens.dashboard.labelling.desk_api import desk_routes
+    from fedlens.dashboard.samples.gallery_api import gallery_routes
     from fedlens.dashboard.summary.thumbnails import thumbnail_route
 
     @asynccontextmanager
@@ -134,6 +135,7 @@ def _application(tokens: SessionTokens, store: Store, started: Callable[[], None
         lifespan=lifespan,
         routes=[
             *desk_routes(store, lambda: STORES.others(store)),
+            *gallery_routes(store, partial(owner_of, store)),
             thumbnail_route(partial(owner_of, store)),
             metrics_route(store),
         ],
