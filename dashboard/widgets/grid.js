@@ -134,7 +134,7 @@ function update(state, data) {
   state.data = data;
   state.source = source;
   state.root.classList.toggle("plain", data.plain);
-  for (const part of [state.tools, state.filters, state.said]) part.hidden = data.plain;
+  for (const part of [state.tools, state.filters]) part.hidden = data.plain;
   if (!again) {
     state.chosen.clear();
     state.at = state.from = -1;

@@ -32,7 +32,7 @@ function forgetTiles(state) {
   state.tiles = new Map(); // place -> where its pixels lie, or null where they are damaged
   state.blocks = new Map(); // the places of each block, the oldest block first
   state.asked = new Set();
-  state.damaged = 0;
+  state.damaged = []; // ids
 }
 
 function rangesOf(ids) {
@@ -65,10 +65,10 @@ async function fetchTiles(state, places) {
     if (fields !== state.fields) return;
     const sheet = unpack(state, body, ids.length);
     ids.forEach((id, i) => tiles.set(fields.place.get(id), body[i] ? { sheet, at: sheet.at[i] } : null));
-    state.damaged += ids.filter((_, i) => !body[i]).length;
+    state.damaged.push(...ids.filter((id, i) => !body[i] && !state.damaged.includes(id)));
     state.blocks.set(sheet, places);
     if (state.blocks.size > MOST_BLOCKS) forgetOldest(state);
-    if (state.damaged) say(state, `Damaged in the store and not shown: ${samples(state.damaged)}.`, true);
+    if (state.damaged.length) sayDamaged(state);
   } catch (error) {
     if (fields === state.fields) say(state, String(error.message), true);
   } finally {
@@ -78,6 +78,13 @@ async function fetchTiles(state, places) {
     draw(state);
     showPicture(state);
   });
+}
+
+function sayDamaged(state) {
+  const { damaged } = state;
+  const more = damaged.length > 5 ? ", …" : "";
+  const numbers = `no. ${damaged.slice(0, 5).join(", ")}${more}`;
+  say(state, `Damaged in the store and not shown: ${samples(damaged.length)} (${numbers}).`, true);
 }
 
 function forgetOldest(state) {
