@@ -26,6 +26,7 @@ export default function (component) {
     states.delete(parentElement);
     state.resize.disconnect();
     window.removeEventListener("popstate", state.back);
+    document.removeEventListener("keydown", state.anywhere);
     state.root.remove();
   };
 }
@@ -55,6 +56,11 @@ function create(parent) {
     refine(state, { write: false });
   };
   window.addEventListener("popstate", state.back);
+  // After a reload nothing has the focus: an open sample answers to keys even so.
+  state.anywhere = (event) => {
+    if (event.target === document.body && state.wanted && state.wanted.sample) press(state, event);
+  };
+  document.addEventListener("keydown", state.anywhere);
   state.resize = new ResizeObserver(() => draw(state));
   state.resize.observe(state.view);
   parent.querySelector("div").append(root);
