@@ -7,6 +7,7 @@ import logging
 import os
 import socket
 import sys
+import threading
 import webbrowser
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -127,6 +128,7 @@ def _application(tokens: SessionTokens, store: Store, started: Callable[[], None
     @asynccontextmanager
     async def lifespan(_app: App) -> AsyncIterator[None]:
         started()
+        threading.Thread(target=_load_libraries, daemon=True).start()
         yield
         end_all()
 
@@ -142,6 +144,11 @@ def _application(tokens: SessionTokens, store: Store, started: Callable[[], None
         middleware=[Middleware(AuthMiddleware, tokens=tokens)],
         on_script_error=_log_error,
     )
+
+
+def _load_libraries() -> None:
+    """Load what draws charts while nobody waits for it: the first page would else take longer."""
+    import altair  # noqa: F401
 
 
 def _log_error(error: Exception) -> None:
