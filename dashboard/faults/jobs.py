@@ -20,6 +20,7 @@ from fedlens.dashboard.jobs import CommandFailed, Job, Jobs
 from fedlens.diagnosis.steps import DiagnosisStep, read_step
 from fedlens.diagnosis.stored_answers import (
     FOLDER,
+    LEDGER,
     MOST_PICTURED,
     RELEASES,
     KeptAnswer,
@@ -75,10 +76,24 @@ def list_places(store_url: str) -> dict[str, RunPlace]:
     """
     found: dict[str, RunPlace] = {}
     for folder in _candidates(store_url):
-        run_id = run_id_in(folder)
+        run_id = _run_id(folder, *_stamp(folder / LEDGER))
         if run_id is not None and run_id not in found:
             found[run_id] = RunPlace(run_id, folder)
     return found
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    """Tells a file from itself before a change, and from one in its place."""
+    try:
+        found = path.stat()
+    except OSError:
+        return 0, 0
+    return found.st_ino, found.st_ctime_ns
+
+
+@lru_cache(maxsize=8192)
+def _run_id(folder: Path, *_stamp: int) -> str | None:
+    return run_id_in(folder)
 
 
 def _candidates(store_url: str) -> Iterator[Path]:
