@@ -7,6 +7,7 @@ import logging
 import os
 import socket
 import sys
+import threading
 import webbrowser
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -121,11 +122,13 @@ def _application(tokens: SessionTokens, store: Store, started: Callable[[], None
     from fedlens.dashboard.access.auth import AuthMiddleware
     from fedlens.dashboard.jobs import end_all
     from fedlens.dashboard.labelling.desk_api import desk_routes
+    from fedlens.dashboard.samples.gallery_api import gallery_routes
     from fedlens.dashboard.summary.thumbnails import thumbnail_route
 
     @asynccontextmanager
     async def lifespan(_app: App) -> AsyncIterator[None]:
         started()
+        threading.Thread(target=_load_libraries, daemon=True).start()
         yield
         end_all()
 
@@ -134,12 +137,18 @@ def _application(tokens: SessionTokens, store: Store, started: Callable[[], None
         lifespan=lifespan,
         routes=[
             *desk_routes(store, lambda: STORES.others(store)),
+            *gallery_routes(store, partial(owner_of, store)),
             thumbnail_route(partial(owner_of, store)),
             metrics_route(store),
         ],
         middleware=[Middleware(AuthMiddleware, tokens=tokens)],
         on_script_error=_log_error,
     )
+
+
+def _load_libraries() -> None:
+    """Load what draws charts while nobody waits for it: the first page would else take longer."""
+    import altair  # noqa: F401
 
 
 def _log_error(error: Exception) -> None:

@@ -62,6 +62,7 @@ from fedlens.store.records import (
     StoredSample,
 )
 from fedlens.store.reviews import AnnotatorRecord, FinalLabel, GivenAnswer
+from fedlens.store.sample_columns import SampleColumns
 from fedlens.store.spending import RequestStatus, SpendingRequest, SpendingRule, StoredRequest
 from fedlens.store.store import Store, open_store
 from fedlens.store.tags import TagEntry

@@ -227,6 +227,7 @@ class QueueMethods(Transactions):
 
     def queued(self, project_id: int, sample_ids: Collection[int]) -> frozenset[int]:
         """Those of some samples that the project's queue serves."""
+        self._bring_up_to_date(project_id)
         there = select(TaskTable.sample_id).where(TaskTable.project_id == project_id)
         with self._reading() as session:
             return frozenset(session.scalars(there.where(TaskTable.sample_id.in_(sample_ids))))

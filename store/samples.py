@@ -140,6 +140,11 @@ def _ids(wanted: SampleFilter, order: SampleOrder) -> Select[*tuple[Any, ...]]:
     return select(answers.c.sample_id).distinct().order_by(answers.c.sample_id)
 
 
+def sample_ids_of(wanted: SampleFilter) -> Select[*tuple[Any, ...]]:
+    """The ids of the samples that match, as stored."""
+    return _ids(wanted, "stored")
+
+
 def _count(wanted: SampleFilter) -> Select[int]:
     """How many samples match."""
     if wanted.label_id is None:

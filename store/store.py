@@ -18,6 +18,7 @@ from fedlens.store.queues import QueueMethods
 from fedlens.store.reviews import ReviewMethods
 from fedlens.store.runs import RunMethods
 from fedlens.store.sample_answers import SampleAnswerMethods
+from fedlens.store.sample_columns import SampleColumnMethods
 from fedlens.store.samples import SampleMethods
 from fedlens.store.spending import SpendingMethods
 from fedlens.store.tags import TagMethods
@@ -58,6 +59,7 @@ class Store(
     PrivatizerMethods,
     SampleMethods,
     SampleAnswerMethods,
+    SampleColumnMethods,
     ProjectMethods,
     AnswerMethods,
     ReviewMethods,

@@ -17,8 +17,9 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import lru_cache, partial
 from http.cookies import CookieError, SimpleCookie
+from importlib.resources import files
 from threading import Lock
 from typing import TypeVar
 from urllib.parse import parse_qsl, urlencode, urlsplit
@@ -435,6 +436,8 @@ def _after(fields: Mapping[str, str]) -> str:
 def _own_page(request: Request, account: Member) -> Response | None:
     """A first page has the root's address, by whatever name; of others it is said that none is."""
     path = request.url.path.strip("/")
+    if not path and _is_page(request):
+        return _known_page()
     if not path or "/" in path or path == METRICS_PATH.strip("/") or not _is_page(request):
         return None
     from fedlens.dashboard.widgets.pages import pages_for  # the pages stand on this module
@@ -443,9 +446,31 @@ def _own_page(request: Request, account: Member) -> Response | None:
     if paths and path == paths[0]:
         query = f"?{request.url.query}" if request.url.query else ""
         return _see_other(f"./{query}")
-    if path in paths or path == LOGOUT_PATH.strip("/"):
+    if path in paths:
+        return _known_page()
+    if path == LOGOUT_PATH.strip("/"):
         return None
     return HTMLResponse(NOT_FOUND, status_code=404)
+
+
+# Streamlit guesses its server's address from that of the page, and waits after each wrong guess.
+BASE = '<script>window.__streamlit = {BACKEND_BASE_URL: new URL(".", location.href).href}</script>'
+
+
+@lru_cache(maxsize=1)
+def _first_page() -> str:
+    """Streamlit's own page, which says where the server is; empty where it is another one."""
+    try:
+        found = files("streamlit").joinpath("static/index.html").read_text(encoding="utf-8")
+    except OSError:
+        return ""
+    head, script, rest = found.partition("<script")
+    return f"{head}{BASE}{script}{rest}" if script else ""
+
+
+def _known_page() -> Response | None:
+    page = _first_page()
+    return HTMLResponse(page, headers={"cache-control": "no-cache"}) if page else None
 
 
 def _see_other(target: str) -> RedirectResponse:

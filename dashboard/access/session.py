@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import streamlit as st
 
-from fedlens.dashboard.access.workspace import owner_of, runs_by_store
+from fedlens.dashboard.access.workspace import all_stores, owner_of, runs_by_store
 from fedlens.dashboard.widgets.markup import plain
 from fedlens.dashboard.widgets.options import STORE_VARIABLE
 from fedlens.store import RunRecord, Store, StoreError, open_store
@@ -85,11 +85,21 @@ def look_at(run_id: str | None) -> None:
     st.session_state[LOOKED_AT] = None if owner is home() else owner
 
 
-def pinned_reference(run: RunRecord) -> str | None:
+Pins: TypeAlias = Mapping[str, Mapping[str, str]]
+"""The pinned runs by the name of their data, by the place of the store that pins them."""
+
+
+def all_pins() -> Pins:
+    """What each store of the workspace pins: asked once for a list of runs."""
+    return {one.place: one.pinned_references() for one in all_stores(home())}
+
+
+def pinned_reference(run: RunRecord, pins: Pins | None = None) -> str | None:
     """The id of the run that is pinned for a run's data, in its own store before the others."""
-    own = store_of(run.run_id)
-    for one in (own, *(owner for owner, _ in runs_by_store(home()) if owner is not own)):
-        pinned = one.pinned_references().get(run.data_name)
+    known = all_pins() if pins is None else pins
+    own = store_of(run.run_id).place if len(known) > 1 else ""
+    for place in sorted(known, key=lambda place: place != own):
+        pinned = known[place].get(run.data_name)
         if pinned is not None and pinned != run.run_id:
             return pinned
     return None

@@ -118,6 +118,11 @@ STORES = OpenStores()
 """Of this process: pages and the labelling desk look at the same ones."""
 
 
+def all_stores(home: Store) -> list[Store]:
+    """The stores of the workspace that can be read, the dashboard's own first."""
+    return [home, *STORES.others(home)]
+
+
 def runs_by_store(home: Store) -> list[tuple[Store, list[RunRecord]]]:
     """Each store of the workspace with its runs; a run that several know is the first one's.
 
@@ -125,7 +130,7 @@ def runs_by_store(home: Store) -> list[tuple[Store, list[RunRecord]]]:
     """
     known: set[str] = set()
     found = []
-    for store in (home, *STORES.others(home)):
+    for store in all_stores(home):
         try:
             runs = [run for run in store.runs() if run.run_id not in known]
         except StoreError:

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,9 @@ from fedlens.dashboard.jobs import CommandFailed, Job, Jobs
 from fedlens.diagnosis.steps import DiagnosisStep, read_step
 from fedlens.diagnosis.stored_answers import (
     FOLDER,
+    LEDGER,
     MOST_PICTURED,
+    RELEASES,
     KeptAnswer,
     keep_answer,
     kept_at,
@@ -45,7 +48,25 @@ class RunPlace:
 
     def releases(self) -> list[Path]:
         """The released sums that it kept, in the order of its rounds."""
-        return releases_of(self.path)
+        return list(_releases(self.path, _changed(self.path)))
+
+
+def _changed(run: Path) -> int:
+    """When a file was last added to a run's releases; 0 where it has none."""
+    try:
+        return (run / RELEASES).stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+@lru_cache(maxsize=4096)
+def _releases(run: Path, _changed: int) -> tuple[Path, ...]:
+    return tuple(releases_of(run))
+
+
+@lru_cache(maxsize=4096)
+def _kept_at(place: RunPlace, reference: str, *_changed: int) -> Path:
+    return kept_at(place.path, place.run_id, reference)
 
 
 def list_places(store_url: str) -> dict[str, RunPlace]:
@@ -55,10 +76,24 @@ def list_places(store_url: str) -> dict[str, RunPlace]:
     """
     found: dict[str, RunPlace] = {}
     for folder in _candidates(store_url):
-        run_id = run_id_in(folder)
+        run_id = _run_id(folder, *_stamp(folder / LEDGER))
         if run_id is not None and run_id not in found:
             found[run_id] = RunPlace(run_id, folder)
     return found
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    """Tells a file from itself before a change, and from one in its place."""
+    try:
+        found = path.stat()
+    except OSError:
+        return 0, 0
+    return found.st_ino, found.st_ctime_ns
+
+
+@lru_cache(maxsize=8192)
+def _run_id(folder: Path, *_stamp: int) -> str | None:
+    return run_id_in(folder)
 
 
 def _candidates(store_url: str) -> Iterator[Path]:
@@ -100,7 +135,8 @@ class Question:
     @property
     def kept_at(self) -> Path:
         """The file that holds the answer, once there is one."""
-        return kept_at(self.run.path, self.run.run_id, self.reference)
+        earlier = _changed(Path(self.reference)) if self.reference else 0
+        return _kept_at(self.run, self.reference, _changed(self.run.path), earlier)
 
 
 @dataclass

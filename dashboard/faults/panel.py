@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping
+from functools import lru_cache
+
 import streamlit as st
 
-from fedlens.dashboard.access.session import pinned_reference, store, store_url
+from fedlens.dashboard.access.session import Pins, pinned_reference, store, store_url
 from fedlens.dashboard.faults.answer import DiagnosisAnswer
 from fedlens.dashboard.faults.jobs import (
     QUIET_SECONDS,
@@ -118,10 +122,22 @@ def diagnoses() -> Diagnoses:
     return Diagnoses()
 
 
-@st.cache_data(ttl=5, show_spinner=False)
-def run_places(url: str) -> dict[str, RunPlace]:
-    """The runs' folders by run id, looked for at most every five seconds."""
+PLACES_SECONDS = 5
+
+
+@lru_cache(maxsize=4)
+def _run_places(url: str, _turn: int) -> Mapping[str, RunPlace]:
     return list_places(url)
+
+
+def run_places(url: str) -> Mapping[str, RunPlace]:
+    """The runs' folders by run id, looked for at most every five seconds."""
+    return _run_places(url, int(time.monotonic() / PLACES_SECONDS))
+
+
+def forget_places() -> None:
+    """Look for the runs' folders anew."""
+    _run_places.cache_clear()
 
 
 def place_of(run_id: str) -> RunPlace | None:
@@ -129,9 +145,9 @@ def place_of(run_id: str) -> RunPlace | None:
     return run_places(store_url()).get(run_id)
 
 
-def pinned_place(run: RunRecord) -> RunPlace | None:
+def pinned_place(run: RunRecord, pins: Pins | None = None) -> RunPlace | None:
     """The folder of the run that is pinned as this one's reference, if it can be compared with."""
-    pinned = pinned_reference(run)
+    pinned = pinned_reference(run, pins)
     place = None if pinned is None else place_of(pinned)
     return place if place is not None and place.releases() else None
 
@@ -141,15 +157,19 @@ def has_public_data(run: RunRecord) -> bool:
     return is_public(str(run.config.get("data.name", run.data_name)))
 
 
-def load_answer(run: RunRecord) -> DiagnosisAnswer | None:
+def load_answer(run: RunRecord, pins: Pins | None = None) -> DiagnosisAnswer | None:
     """The answer of a run that is kept.
 
     Against the pinned reference run, or else against the test images of its own data, if public.
+
+    Args:
+        run: whose answer.
+        pins: of the workspace, where they are known already.
     """
     place = place_of(run.run_id)
     if place is None or not place.releases():
         return None
-    pinned = pinned_place(run)
+    pinned = pinned_place(run, pins)
     against = None if pinned is None else diagnoses().answer(Question(place, str(pinned.path)))
     if against is not None or not has_public_data(run):
         return against
@@ -177,14 +197,16 @@ def look(run: RunRecord) -> DiagnosisAnswer | None:
 
 def under_way(run_id: str) -> bool:
     """Whether the run is being looked at."""
+    if not diagnoses().count_open():
+        return False
     place = place_of(run_id)
     job = diagnoses().job(Question(place)) if place and place.releases() else None
     return job is not None and not job.over
 
 
-def hint(run: RunRecord) -> tuple[str, str]:
+def hint(run: RunRecord, pins: Pins | None = None) -> tuple[str, str]:
     """The answer in a few words and its colour; nothing before the first look."""
-    answer = load_answer(run)
+    answer = load_answer(run, pins)
     if answer is None:
         return ("looking for faults …" if under_way(run.run_id) else ""), ""
     if not answer.fits:

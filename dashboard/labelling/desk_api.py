@@ -8,7 +8,6 @@ says who asks; an answer is stored as that account's, whatever the browser sends
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -21,10 +20,17 @@ from starlette.routing import Route
 from fedlens.dashboard.access.auth import ACCOUNT
 from fedlens.dashboard.labelling import review_api
 from fedlens.dashboard.labelling.answers import scope_of, store_answers
-from fedlens.dashboard.labelling.wire import Work, listed, shown, tab_of, whole
+from fedlens.dashboard.labelling.wire import (
+    LARGEST_REQUEST,
+    Work,
+    listed,
+    read_body,
+    shown,
+    tab_of,
+    whole,
+)
 from fedlens.store import Desk, Member, Permission, Store, StoredProject, StoreError
 
-LARGEST_REQUEST = 512 * 1024
 LONGEST_NUMBER = 10
 RECENT = 20
 
@@ -89,7 +95,7 @@ async def _answer(
         return PlainTextResponse(f"Your role does not {needs}: ask an admin for another one.", 403)
     if "x-fedlens-desk" not in request.headers:  # another site's page cannot send it
         return PlainTextResponse("This address is the labelling desk's.", 403)
-    body = await _body(request)
+    body = await read_body(request)
     if body is None:
         return PlainTextResponse(f"Give a JSON object of at most {LARGEST_REQUEST} bytes.", 400)
     number = request.path_params["project_id"]
@@ -129,21 +135,6 @@ def _project(
     except StoreError:
         return None
     return found if body.get("scope") == scope_of(store.place, found, account.name) else None
-
-
-async def _body(request: Request) -> dict[str, Any] | None:
-    content = b""
-    async for chunk in request.stream():
-        content += chunk
-        if len(content) > LARGEST_REQUEST:
-            return None
-    try:
-        found = json.loads(content)
-        # Halves of letters, which JSON may hold, are no text that a database takes.
-        json.dumps(found, ensure_ascii=False).encode()
-    except (ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) else None
 
 
 def _served(desk: Desk, project: StoredProject) -> dict[str, Any]:

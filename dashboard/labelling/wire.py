@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
+
+from starlette.requests import Request
 
 from fedlens.dashboard.samples.batches import is_intact
 from fedlens.dashboard.samples.images import base64_text
@@ -12,7 +15,24 @@ from fedlens.store import Member, Store, StoredProject, StoredSample, StoreError
 Work: TypeAlias = Callable[[Store, StoredProject, Member, Mapping[str, Any]], Any]
 """What an address of a desk does with what was asked; gives back what the browser is told."""
 
+LARGEST_REQUEST = 512 * 1024
 DAMAGED = "Damaged in the store: this picture is not what was drawn. Skip or exclude it."
+
+
+async def read_body(request: Request) -> dict[str, Any] | None:
+    """The JSON object that was sent; None where it is none, or too large."""
+    content = b""
+    async for chunk in request.stream():
+        content += chunk
+        if len(content) > LARGEST_REQUEST:
+            return None
+    try:
+        found = json.loads(content)
+        # Halves of letters, which JSON may hold, are no text that a database takes.
+        json.dumps(found, ensure_ascii=False).encode()
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def shown(sample: StoredSample, project: StoredProject) -> dict[str, Any]:

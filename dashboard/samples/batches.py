@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
+import numpy as np
 import streamlit as st
+from numpy.typing import NDArray
 
 from fedlens.dashboard.samples.images import base64_text
 from fedlens.diagnosis.stored_answers import SAMPLES_EACH
@@ -67,15 +69,21 @@ def drop_damaged(samples: Sequence[StoredSample]) -> list[StoredSample]:
 
 def is_intact(sample: StoredSample) -> bool:
     """Whether a sample's pixels are the ones that were drawn."""
-    return _is_intact(sample.png, sample.sha256)
+    return intact_pixels(sample) is not None
+
+
+def intact_pixels(sample: StoredSample) -> NDArray[np.uint8] | None:
+    """A sample's pixels, uint8 [channels, height, width]; None where others were drawn."""
+    return _intact_pixels(sample.png, sample.sha256)
 
 
 @lru_cache(maxsize=4096)
-def _is_intact(png: bytes, sha256: str) -> bool:
+def _intact_pixels(png: bytes, sha256: str) -> NDArray[np.uint8] | None:
     try:
-        return pixel_digest(decode_png(png)) == sha256
+        pixels = decode_png(png)
     except StoreError:
-        return False
+        return None
+    return pixels if pixel_digest(pixels) == sha256 else None
 
 
 KINDS: dict[str, tuple[int, str]] = {

@@ -10,7 +10,6 @@ import base64
 import io
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import streamlit as st
@@ -20,18 +19,6 @@ from PIL import Image
 from fedlens.store import decode_png
 
 GAP_GREY = 255
-
-
-@dataclass(frozen=True)
-class Sprite:
-    """Many equally large images in one PNG, row by row."""
-
-    png: bytes
-    columns: int
-    count: int
-    width: int
-    """Of one image, pixels."""
-    height: int
 
 
 def to_png(pixels: NDArray[np.uint8]) -> bytes:
@@ -65,13 +52,6 @@ def sheet(pngs: Sequence[bytes], columns: int, gap: int = 0) -> NDArray[np.uint8
     grid = cells.reshape(rows, columns, height + gap, width + gap, channels).swapaxes(1, 2)
     plane = grid.reshape(rows * (height + gap), columns * (width + gap), channels)
     return plane[..., 0] if channels == 1 else plane
-
-
-def sprite(pngs: Sequence[bytes]) -> Sprite:
-    """The PNGs as one nearly square sprite."""
-    _, height, width = decode_png(pngs[0]).shape
-    columns = math.ceil(math.sqrt(len(pngs)))
-    return Sprite(to_png(sheet(pngs, columns)), columns, len(pngs), width, height)
 
 
 def base64_text(png: bytes) -> str:

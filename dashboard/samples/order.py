@@ -1,170 +1,152 @@
-"""In what order a page of samples stands, and where they lie on a map of what they look like."""
+"""In what order samples stand by what they look like, and where they lie on a map of that."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeAlias
 
-import altair as alt
 import numpy as np
-import streamlit as st
 from numpy.typing import NDArray
 
-from fedlens.dashboard.widgets.display import frame
-from fedlens.foundation.unlabelled import UNLABELLED
-from fedlens.store import StoredSample, decode_png
+from fedlens.dashboard.samples.batches import intact_pixels
+from fedlens.store import SampleFilter, Store
 
-HEIGHT = 420
-MOST_CLASSES = 10
-
-
-def map_chart(samples: Sequence[StoredSample]) -> alt.Chart:
-    """The first two principal components of the pixels, coloured by requested class."""
-    places = features(samples)
-    rows = [
-        {
-            "x": float(place[0]),
-            "y": float(place[1]),
-            "class": UNLABELLED if one.requested_class is None else str(one.requested_class),
-            "sample": one.sample_id,
-        }
-        for one, place in zip(samples, places, strict=True)
-    ]
-    chosen = alt.selection_point(name="chosen", fields=["sample"])
-    drawn: alt.Chart = (
-        alt.Chart(frame(rows))
-        .mark_circle(size=46)
-        .encode(
-            x=alt.X("x:Q", axis=None),
-            y=alt.Y("y:Q", axis=None),
-            color=alt.Color("class:N", scale=alt.Scale(scheme="tableau10"), title="Class"),
-            opacity=alt.condition(chosen, alt.value(0.85), alt.value(0.25)),
-            tooltip=[
-                alt.Tooltip("sample:Q", title="Sample"),
-                alt.Tooltip("class:N", title="Class"),
-            ],
-        )
-        .add_params(chosen)
-        .properties(height=HEIGHT)
-    )
-    return drawn
-
-
-def render_map(samples: Sequence[StoredSample], key: str, on_pick: Callable[[int], None]) -> None:
-    """Put the map on the page; ``on_pick`` is given the id of a point that was clicked."""
-    if len(samples) < 3:
-        return
-    event = st.altair_chart(
-        map_chart(samples),
-        alt="Map of the samples of this page: alike ones lie together",
-        on_select="rerun",
-        selection_mode="chosen",
-        key=key,
-    )
-    points = event["selection"].get("chosen", [])
-    shown = {one.sample_id for one in samples}
-    if points and points[0].get("sample") in shown:
-        on_pick(int(points[0]["sample"]))
-    st.caption("The first two principal components of the pixels. Click a point to see its sample.")
-
-
-Matrix: TypeAlias = NDArray[np.float64]
+Matrix: TypeAlias = NDArray[np.float32]
 COMPONENTS = 24
 NEIGHBOURS = 5
+MOST_VALUES = 1024
+"""Of a picture that is compared with others: larger ones are averaged over blocks of pixels."""
+MOST_FOR_AXES = 4000
+MOST_BESIDE = 2000
+"""Samples of its class that each one is compared with."""
+AT_ONCE = 1000
+MAP_STEPS = 1000
 
 
-def pixels(pngs: Sequence[bytes]) -> Matrix:
-    """Brightness in [0, 1] of equally large images, float64 [n, channels * height * width]."""
-    return np.stack([decode_png(png).reshape(-1) for png in pngs]) / 255.0
+@dataclass(frozen=True)
+class Looks:
+    """What samples look like, in short."""
+
+    sample_ids: list[int]
+    classes: NDArray[np.int64]
+    features: Matrix
+    """Principal components of the pixels, [n, components]; zeros for damaged pictures."""
+    intact: NDArray[np.bool_]
+
+    def by_oddness(self) -> list[int]:
+        """All ids, those first that are furthest from others of their class; damaged ones last."""
+        odd = np.where(self.intact, oddness(self.features, self.classes), -1.0)
+        return [self.sample_ids[i] for i in np.argsort(-odd, kind="stable")]
+
+    def by_likeness(self, sample_id: int) -> list[int]:
+        """All ids, those first that look most like one, which itself stands first."""
+        near = find_nearest(self.features, self.sample_ids.index(sample_id))
+        return [self.sample_ids[i] for i in sorted(near, key=lambda i: not self.intact[i])]
+
+    def places(self) -> tuple[list[int], list[int]]:
+        """Where each sample lies on the first two components, in steps from 0 to `MAP_STEPS`."""
+        flat = self.features[:, :2]
+        low, high = flat.min(0, initial=0), flat.max(0, initial=0)
+        steps = np.rint(MAP_STEPS * (flat - low) / np.maximum(high - low, 1e-9)).astype(int)
+        return steps[:, 0].tolist(), steps[:, 1].tolist()
 
 
-def components(flat: Matrix, count: int = COMPONENTS) -> Matrix:
+@lru_cache(maxsize=3)
+def looks_of(
+    store: Store, _made_from: object, wanted: SampleFilter, offset: int, limit: int
+) -> Looks:
+    """What the samples look like that match.
+
+    Args:
+        store: where they lie.
+        _made_from: tells them from others in the place of these.
+        wanted: which.
+        offset: how many to pass over.
+        limit: how many at most.
+    """
+    ids: list[int] = []
+    classes: list[int] = []
+    rows: list[NDArray[np.uint8] | None] = []
+    for place in range(offset, offset + limit, AT_ONCE):
+        most = min(AT_ONCE, offset + limit - place)
+        for one in store.samples(wanted, offset=place, limit=most):
+            ids.append(one.sample_id)
+            classes.append(-1 if one.requested_class is None else one.requested_class)
+            pixels = intact_pixels(one)
+            rows.append(None if pixels is None else shrink(pixels))
+    blank = next((np.zeros_like(one) for one in rows if one is not None), np.zeros(2, np.uint8))
+    intact = np.array([one is not None for one in rows], bool)
+    values = np.stack([blank if one is None else one for one in rows] or [blank][:0])
+    return Looks(ids, np.array(classes, np.int64), components(values, intact), intact)
+
+
+def shrink(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Brightness of [channels, height, width], averaged over blocks where it is of many values."""
+    channels, height, width = pixels.shape
+    for block in (1, 2, 4, 8, 16):
+        fits = height % block == 0 and width % block == 0
+        if fits and channels * height * width <= MOST_VALUES * block**2:
+            break
+    parts = pixels.reshape(channels, height // block, block, width // block, block)
+    return np.asarray(parts.mean((2, 4))).astype(np.uint8).reshape(-1)
+
+
+def components(
+    flat: NDArray[np.uint8], intact: NDArray[np.bool_], count: int = COMPONENTS
+) -> Matrix:
     """The first principal components, [n, at most ``count``]; the same sign on every machine."""
-    centred = flat - flat.mean(0)
-    if len(flat) < 2:
-        return np.zeros((len(flat), 2))
-    values, vectors = np.linalg.eigh(centred.T @ centred)
+    known = np.flatnonzero(intact)
+    if len(known) < 2:
+        return np.zeros((len(flat), 2), np.float32)
+    some = flat[known[:: max(1, len(known) // MOST_FOR_AXES)]].astype(np.float32) / 255
+    mean = some.mean(0)
+    values, vectors = np.linalg.eigh((some - mean).T @ (some - mean))
     axes = vectors[:, np.argsort(-values)[: max(2, count)]]
     signs = np.sign(axes[np.abs(axes).argmax(0), np.arange(axes.shape[1])])
-    return np.asarray(centred @ (axes * np.where(signs == 0, 1, signs)))
+    axes = axes * np.where(signs == 0, 1, signs)
+    found = [(flat[part].astype(np.float32) / 255 - mean) @ axes for part in _parts(len(flat))]
+    return np.where(intact[:, None], np.concatenate(found), 0).astype(np.float32)
 
 
-def pairwise_distances(one: Matrix, other: Matrix) -> Matrix:
+def _parts(count: int) -> Iterator[slice]:
+    return (slice(place, place + AT_ONCE) for place in range(0, count, AT_ONCE))
+
+
+def distances(one: Matrix, other: Matrix) -> Matrix:
     """Euclidean distances, [len(one), len(other)]."""
     squares = (one**2).sum(1)[:, None] + (other**2).sum(1)[None] - 2 * one @ other.T
     return np.asarray(np.sqrt(np.maximum(squares, 0.0)))
 
 
-def oddness(features: Matrix, classes: Sequence[int]) -> NDArray[np.float64]:
-    """How far each sample is from the nearest ones of its class, [n]; 0 where it has none."""
+def oddness(features: Matrix, classes: Sequence[int] | NDArray[np.int64]) -> NDArray[np.float64]:
+    """How far each sample is from the nearest ones of its class, [n]; 0 where it has none.
+
+    Of a large class every so manieth sample is compared with, so that a batch takes seconds.
+    """
     found = np.zeros(len(features))
     labels = np.asarray(classes)
     for number in np.unique(labels):
         own = np.flatnonzero(labels == number)
-        near = np.sort(pairwise_distances(features[own], features[own]), axis=1)[
-            :, 1 : NEIGHBOURS + 1
-        ]
-        found[own] = near.mean(1) if near.shape[1] else 0.0
+        beside = own[:: -(-len(own) // MOST_BESIDE)]
+        for part in _parts(len(own)):
+            far = distances(features[own[part]], features[beside])
+            far[own[part][:, None] == beside[None]] = np.inf  # itself
+            found[own[part]] = _mean_of_nearest(far)
     return found
 
 
-def find_nearest(features: Matrix, place: int, count: int) -> list[int]:
-    """Places of the samples most like one, itself first."""
-    far = pairwise_distances(features[place : place + 1], features)[0]
+def _mean_of_nearest(far: Matrix) -> NDArray[np.float64]:
+    """Mean distance of the nearest ones of each row that are at a distance at all."""
+    count = min(NEIGHBOURS, far.shape[1])
+    near = np.partition(far, count - 1, axis=1)[:, :count]
+    there = np.isfinite(near)
+    return np.asarray(np.where(there, near, 0).sum(1) / np.maximum(there.sum(1), 1))
+
+
+def find_nearest(features: Matrix, place: int) -> list[int]:
+    """Places of all samples, those most like one first, itself before them."""
+    far = distances(features[place : place + 1], features)[0]
     far[place] = -1.0
-    return [int(i) for i in np.argsort(far, kind="stable")[:count]]
-
-
-STORED, ODD, COMMON, LEAST, LIKE = "stored", "oddest", "commonest", "doubtful", "alike"
-ORDERS = {
-    STORED: "As stored",
-    ODD: "Oddest first",
-    COMMON: "Most ordinary first",
-    LEAST: "Least agreed first",
-    LIKE: "Most like the chosen one",
-}
-
-
-def list_orders(samples: Sequence[StoredSample], picked: StoredSample | None) -> list[str]:
-    """The orders that make sense here."""
-    known = [STORED, ODD, COMMON]
-    known += [LEAST] if any(agreement(one) is not None for one in samples) else []
-    return [*known, LIKE] if picked is not None else known
-
-
-def agreement(sample: StoredSample) -> float | None:
-    """The annotator's probability of the requested class, where the store has one."""
-    return getattr(sample, "agreement", None)
-
-
-def sort_samples(
-    samples: Sequence[StoredSample], order: str, picked: StoredSample | None
-) -> list[StoredSample]:
-    """A page of samples in an order."""
-    if order == STORED or len(samples) < 2:
-        return list(samples)
-    if order == LEAST:
-        return sorted(samples, key=lambda one: (agreement(one) is None, agreement(one) or 0.0))
-    if order == LIKE and picked is not None:
-        return find_alike(samples, picked, len(samples))
-    odd = oddness(features(samples), [one.requested_class or 0 for one in samples])
-    return [samples[i] for i in np.argsort(odd if order == COMMON else -odd, kind="stable")]
-
-
-def find_alike(
-    samples: Sequence[StoredSample], picked: StoredSample, count: int
-) -> list[StoredSample]:
-    """The samples of a page that look most like one, which itself stands first."""
-    others = [one for one in samples if one.sample_id != picked.sample_id]
-    everyone = [picked, *others]
-    return [everyone[i] for i in find_nearest(features(everyone), 0, count)]
-
-
-def features(samples: Sequence[StoredSample]) -> NDArray[np.float64]:
-    """Principal components of the samples' pixels, [n, components]."""
-    return _features(tuple(one.sha256 for one in samples), [one.png for one in samples])
-
-
-@st.cache_data(max_entries=8, show_spinner=False)
-def _features(digests: tuple[str, ...], _pngs: list[bytes]) -> NDArray[np.float64]:
-    return components(pixels(_pngs))
+    return [int(i) for i in np.argsort(far, kind="stable")]

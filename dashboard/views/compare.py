@@ -10,7 +10,6 @@ from fedlens.dashboard.access.session import (
     RUN_PARAMETER,
     all_runs,
     choice,
-    choose_page,
     home,
     pick,
     pinned_reference,
@@ -19,7 +18,6 @@ from fedlens.dashboard.access.session import (
     within_store_of,
 )
 from fedlens.dashboard.access.workspace import runs_by_store
-from fedlens.dashboard.samples import images
 from fedlens.dashboard.samples.comparison import (
     BLIND,
     Side,
@@ -31,18 +29,14 @@ from fedlens.dashboard.samples.comparison import (
     side_of_address,
 )
 from fedlens.dashboard.samples.filters import ALL, choose_batch, classes_of
+from fedlens.dashboard.samples.gallery import describe
 from fedlens.dashboard.summary.badges import privacy_warning
-from fedlens.dashboard.widgets.grid import grid, grid_data
-from fedlens.dashboard.widgets.markup import whole_factor
+from fedlens.dashboard.widgets.grid import grid
 from fedlens.dashboard.widgets.pages import PAGES, DashboardPage
-from fedlens.foundation.unlabelled import requested_words
-from fedlens.store import RunRecord, StoredSample
+from fedlens.store import RunRecord
 
-AT_ONCE = 200
 OTHER = "with"
 PICKED = "picked_in_comparison"
-TILE = 40
-"""Pixels of a sample, about: a whole number for each of its own."""
 
 
 def _side(runs: list[RunRecord], label: str, run_parameter: str, batch: str) -> Side | None:
@@ -66,15 +60,12 @@ def _classes(side: Side) -> list[int]:
         return list(classes_of(side.run.run_id))
 
 
-def _grid(side: Side, class_: int | None, offset: int, key: str) -> None:
-    found = side.samples(AT_ONCE, class_=class_, offset=offset)
-    if not found:
-        st.info("This side has no samples on this page.")
+def _grid(side: Side, class_: int | None, key: str) -> None:
+    with within_store_of(side.run.run_id):
+        data = describe(side.run, side.batch, classes=None if class_ is None else [class_])
+    if data is None:
+        st.info("This side has no samples.")
         return
-    sprite = images.sprite([one.png for one in found])
-    names = [_name(one) for one in found]
-    factor = whole_factor(sprite.width, sprite.height, TILE)
-    data = grid_data(sprite, [one.sample_id for one in found], names, selected=None, factor=factor)
     grid(data, key=key, on_pick=partial(_remember, side.run.run_id))
     picked = st.session_state.pop(PICKED, None)
     if picked is not None:
@@ -87,18 +78,11 @@ def _remember(run_id: str, sample_id: int) -> None:
     st.session_state[PICKED] = {RUN_PARAMETER: run_id, "sample": str(sample_id)}
 
 
-def _name(sample: StoredSample) -> str:
-    return f"Sample {sample.sample_id} · {requested_words(sample.requested_class)}"
-
-
 def _pictures(one: Side, other: Side) -> None:
-    with st.container(horizontal=True):
-        class_ = _class(one, other)
-        total = max(side.total(class_) for side in (one, other))
-        offset = choose_page(total, AT_ONCE, "Page of both")
+    class_ = _class(one, other)
     for column, side, key in zip(st.columns(2, gap="large"), (one, other), "ab", strict=True):
         with column:
-            _grid(side, class_, offset, f"compared-{key}-{side.key}")
+            _grid(side, class_, f"compared-{key}-{side.key}")
 
 
 def with_samples() -> list[RunRecord]:

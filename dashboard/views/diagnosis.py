@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import streamlit as st
 
 from fedlens.dashboard.access.account import account, require
@@ -45,7 +47,7 @@ WHAT = (
 )
 
 
-def references(run: RunRecord, places: dict[str, RunPlace]) -> dict[str, str]:
+def references(run: RunRecord, places: Mapping[str, RunPlace]) -> dict[str, str]:
     """What a run may be compared with, in words, by what the command calls it.
 
     The default stands first: the pinned reference run, or else the run's own data.

@@ -239,7 +239,7 @@ def _watch(jobs: int) -> None:
     with plain_errors():
         require("look")
         if probes.probes().count_open() != jobs:
-            panel.run_places.clear()
+            panel.forget_places()
             st.rerun()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -10,6 +11,7 @@ import streamlit as st
 from fedlens.dashboard.access.account import require
 from fedlens.dashboard.access.session import (
     RUN_PARAMETER,
+    all_pins,
     all_runs,
     home,
     nearby,
@@ -148,12 +150,12 @@ def _list(every: int | None) -> None:
     """The list, which renews itself while something is going on or may appear."""
     with plain_errors():
         require("look")
-        if every is not None and not _busy():
+        found, totals, pins = _with_glances(), Totals(), all_pins()
+        if every is not None and not _busy([run for run, _ in found]):
             st.rerun()
-        totals = Totals()
         shown = [
-            row(run, glances.get(run.run_id), panel.hint(run), totals.beyond(run))
-            for run, glances in _with_glances()
+            row(run, glances.get(run.run_id), panel.hint(run, pins), totals.beyond(run))
+            for run, glances in found
         ]
         opened = rows(shown, key="runs")
     if opened is not None:
@@ -163,13 +165,14 @@ def _list(every: int | None) -> None:
 
 def _with_glances() -> list[tuple[RunRecord, dict[str, RunGlance]]]:
     found = [(run, owner) for owner, runs in runs_by_store(home()) for run in runs]
-    glances = {owner.place: owner.glances() for _, owner in found}
+    owners = {owner.place: owner for _, owner in found}
+    glances = {place: owner.glances() for place, owner in owners.items()}
     found.sort(key=lambda one: (one[0].created_at, one[0].name), reverse=True)
     return [(run, glances[owner.place]) for run, owner in found]
 
 
-def _busy() -> bool:
-    return any(run.status == "running" or panel.under_way(run.run_id) for run in all_runs())
+def _busy(runs: Sequence[RunRecord]) -> bool:
+    return any(run.status == "running" or panel.under_way(run.run_id) for run in runs)
 
 
 def _cards(ids: list[str]) -> None:
@@ -210,7 +213,7 @@ def render() -> None:
         if ended:
             with within_store_of(ended[0].run_id):
                 panel.look(ended[0])
-        every = REFRESH_SECONDS if _busy() else None
+        every = REFRESH_SECONDS if _busy(runs) else None
         if len(runs) <= FEW:
             st.fragment(_cards, run_every=every)([run.run_id for run in runs])
         st.fragment(_list, run_every=every or LOOK_AGAIN_SECONDS)(every)

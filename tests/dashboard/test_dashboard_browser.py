@@ -11,7 +11,7 @@ import populated
 import pytest
 from serving import Served, start_dashboard, stop_dashboard
 
-from fedlens.store import SampleFilter, Store
+from fedlens.store import Store
 
 playwright = pytest.importorskip("playwright.sync_api")
 pytestmark = pytest.mark.browser
@@ -267,45 +267,6 @@ def test_the_next_sample_follows_a_key_at_once(page, desk) -> None:
     desk.saved()
 
 
-def test_a_click_in_the_grid_shows_where_the_sample_comes_from(
-    page, store, address, run_id
-) -> None:
-    page.goto(f"{address}/samples?run={run_id}")
-    canvas = page.locator("canvas[data-drawn]")
-    canvas.wait_for()
-    box = canvas.bounding_box()
-    page.mouse.click(box["x"] + 59 * 2 + 20, box["y"] + 20)  # the third tile of 56 + 3 pixels
-    badge = page.locator(".st-key-provenance")
-    badge.wait_for()
-    sample = store.samples(SampleFilter(run_id=run_id, purpose="curated"))[2]
-    assert f"SYNTHETIC · run {run_id} drawn · round {sample.round}" in badge.inner_text()
-    assert "BDP ε" in badge.inner_text()
-    assert f"sample={sample.sample_id}" in page.url
-    canvas.focus()
-    page.keyboard.press("ArrowRight")
-    page.keyboard.press("Enter")
-    page.get_by_text("no. 3 ·").wait_for()
-    page.reload()
-    page.get_by_text("no. 3 ·").wait_for()
-
-
-def test_a_thousand_samples_are_one_picture(page, store, address, run_id) -> None:
-    populated.add_batch(store, run_id, 2, "faithful", 1000)
-    page.goto(f"{address}/samples?run={run_id}")
-    page.locator("canvas[data-drawn='1000']").wait_for()
-    assert page.locator("img").count() < 10
-
-
-def test_close_ups_are_lossless(page, store, address, run_id) -> None:
-    sample = store.samples(populated.of_run(run_id))[5]
-    page.goto(f"{address}/samples?run={run_id}&sample={sample.sample_id}")
-    image = page.get_by_role("img", name=f"Synthetic sample {sample.sample_id},")
-    image.wait_for()
-    answer = page.request.get(address + urlsplit(image.get_attribute("src")).path)
-    assert answer.headers["content-type"] == "image/png"
-    assert populated.shrunk(answer.body(), 9) == populated.pixels(sample.png)
-
-
 @pytest.mark.parametrize(
     "path", ["/", "/run", "/diagnosis", "/samples?run=open", "/compare?run=open", "/annotate"]
 )
@@ -325,24 +286,12 @@ def test_a_click_on_a_run_opens_it_and_other_pages_stay_with_it(
     page.get_by_role("heading", level=4, name="Privacy spent").wait_for()
     assert "/run?run=zebra" in page.url
     page.get_by_test_id("stHeader").get_by_text("Samples").click()
-    page.get_by_text("of 20 samples").wait_for()
+    page.get_by_text("20 samples", exact=True).wait_for()
     page.wait_for_url("**/samples?**run=zebra**")
     assert (
         page.get_by_test_id("stMainMenu").count() == 0
         or not page.get_by_test_id("stMainMenu").is_visible()
     )
-
-
-def test_a_clicked_order_and_class_stand_in_the_address_and_survive_a_reload(
-    page, store, address, run_id
-) -> None:
-    page.goto(f"{address}/samples?run={run_id}")
-    page.get_by_label("Order").click()
-    page.get_by_role("option", name="Oddest first").click()
-    page.wait_for_url("**order=oddest**")
-    page.reload()
-    page.locator("canvas[data-drawn='120']").wait_for()
-    assert "order=oddest" in page.url, "where the box held another order it would be gone"
 
 
 def test_a_running_run_is_followed_without_a_click(page, store, address) -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import populated
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from fedlens.dashboard.samples import order as sample_map
 from fedlens.dashboard.samples.comparison import (
     TRIALS,
     BlindTest,
@@ -18,14 +19,11 @@ from fedlens.dashboard.samples.comparison import (
     same_but_seed,
 )
 from fedlens.dashboard.samples.order import (
-    COMMON,
-    LIKE,
-    ODD,
-    STORED,
     components,
     find_nearest,
+    looks_of,
     oddness,
-    sort_samples,
+    shrink,
 )
 from fedlens.dashboard.samples.statistics import differences
 from fedlens.store import SampleFilter, Store
@@ -92,21 +90,46 @@ def test_an_odd_sample_is_odd_and_alike_ones_are_near() -> None:
     random = np.random.default_rng(1)
     flat = random.normal(0, 0.1, (40, 30))
     flat[7] += 3
-    found = components(flat)
+    intact, values = np.ones(40, bool), np.clip(128 + 30 * flat, 0, 255).astype(np.uint8)
+    found = components(values, intact)
     assert int(oddness(found, [0] * 40).argmax()) == 7
-    flat[20] = flat[3] + 0.001
-    assert find_nearest(components(flat), 3, 2) == [3, 20]
+    values[20] = values[3]
+    assert find_nearest(components(values, intact), 3)[:2] == [3, 20]
 
 
-def test_pages_of_samples_are_ordered_and_mapped(store_at: tuple[str, Store]) -> None:
+def test_a_batch_is_ranked_and_mapped_whole_and_damaged_pictures_come_last(
+    store_at: tuple[str, Store], tmp_path: Path
+) -> None:
     store = store_at[1]
-    populated.whole_run(store)
-    page = store.samples(SampleFilter(purpose=store.batches("run-1")[-1].purpose))
-    for order in (STORED, ODD, COMMON, LIKE):
-        found = sort_samples(page, order, page[4])
-        assert sorted(one.sample_id for one in found) == [one.sample_id for one in page]
-    assert sort_samples(page, LIKE, page[4])[0] == page[4]
-    assert len(sample_map.map_chart(page).to_dict()["datasets"]) == 1
+    populated.whole_run(store, count=120)
+    batch = store.batches("run-1")[-1]
+    wanted = SampleFilter(run_id="run-1", batch_id=batch.batch_id)
+    page = store.samples(wanted)
+    broken = page[9].sample_id
+    with sqlite3.connect(tmp_path / "store.db") as direct:
+        direct.execute("UPDATE samples SET png = X'78' WHERE sample_id = ?", (broken,))
+    direct.close()
+    looks = looks_of(store, "now", wanted, 0, 100)
+    assert looks.sample_ids == [one.sample_id for one in page[:100]], "a part of it"
+    for found in (looks.by_oddness(), looks.by_likeness(page[4].sample_id)):
+        assert sorted(found) == looks.sample_ids
+        assert found[-1] == broken
+    near = looks.by_likeness(page[4].sample_id)
+    assert near[0] == page[4].sample_id
+    alike = [one.requested_class for one in store.samples_by_id(near[1:6])]
+    assert alike[:2] == [4, 4], "as many spokes as it has"
+    across, down = looks.places()
+    assert len(across) == len(down) == 100
+    assert (min(across), max(across)) == (0, 1000)
+
+
+@pytest.mark.parametrize("shape", [(1, 16, 16), (1, 28, 28), (3, 32, 32), (3, 64, 64)])
+def test_pictures_of_any_size_are_compared_in_bounded_memory(shape: tuple[int, ...]) -> None:
+    random = np.random.default_rng(0)
+    pixels = random.integers(0, 256, shape, dtype=np.uint8)
+    short = shrink(pixels)
+    assert len(short) <= 1024
+    assert short.mean() == pytest.approx(pixels.mean(), abs=1)
 
 
 def test_two_runs_are_compared(open_page: Opener, store_at: tuple[str, Store]) -> None:

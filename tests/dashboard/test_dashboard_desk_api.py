@@ -12,7 +12,8 @@ from starlette.testclient import TestClient
 
 from fedlens.dashboard.access.auth import AuthMiddleware, SessionTokens
 from fedlens.dashboard.labelling.answers import scope_of
-from fedlens.dashboard.labelling.desk_api import LARGEST_REQUEST, desk_routes
+from fedlens.dashboard.labelling.desk_api import desk_routes
+from fedlens.dashboard.labelling.wire import LARGEST_REQUEST
 from fedlens.store import Annotation, Role, SampleFilter, Store
 
 HEADERS = {"x-fedlens-desk": "1"}

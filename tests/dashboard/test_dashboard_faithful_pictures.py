@@ -131,10 +131,10 @@ def test_batches_of_all_kinds_say_that_they_are_mixed(
 ) -> None:
     populated.whole_run(store_at[1])
     app = open_page("samples", batch="all")
-    assert [one.value for one in app.warning if "all kinds together" in one.value]
+    assert "all kinds together" in page_text(app)
     [batch, *_] = store_at[1].batches("run-1")
     app = open_page("samples", batch=str(batch.batch_id))
-    assert not app.warning
+    assert "all kinds together" not in page_text(app)
 
 
 def test_a_comparison_says_what_it_does_and_warns_of_both_runs(
@@ -172,7 +172,7 @@ def flipped(png: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("change", [repainted, cut, flipped])
-@pytest.mark.parametrize("page", ["runs", "run", "samples", "compare"])
+@pytest.mark.parametrize("page", ["runs", "run", "compare"])
 def test_a_damaged_picture_is_named_and_takes_no_page_away(
     open_page: Opener,
     store_at: tuple[str, Store],

@@ -13,7 +13,7 @@ from fedlens.store import SampleFilter, Store
 
 pytest.importorskip("playwright.sync_api")
 pytestmark = pytest.mark.browser
-TILE = 59  # 56 pixels and a gap of 3
+TILE = 60  # 56 pixels and a gap of 4
 
 
 def test_a_fault_is_kept_samples_are_chosen_tagged_and_added_and_the_report_is_safe(
@@ -31,25 +31,23 @@ def test_a_fault_is_kept_samples_are_chosen_tagged_and_added_and_the_report_is_s
     canvas.wait_for()
     box = canvas.bounding_box()
     page.mouse.click(box["x"] + TILE + 20, box["y"] + 20)  # the second opens
-    page.locator(".st-key-provenance").wait_for()
+    page.locator(".near[data-known]").wait_for()
     page.keyboard.down("Shift")
     page.mouse.click(box["x"] + 3 * TILE + 20, box["y"] + 20)  # up to the fourth
     page.keyboard.up("Shift")
-    page.get_by_text("3 samples chosen").wait_for()
+    page.get_by_text("3 chosen").wait_for()
     page.keyboard.press("Shift+ArrowRight")  # and the fifth
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")
     page.keyboard.press("Space")  # and the seventh
-    page.get_by_text("5 samples chosen").wait_for()
-    field = page.get_by_role("combobox", name="Tag").last
-    field.fill("turned")
-    field.press("Enter")
+    page.get_by_text("5 chosen").wait_for()
+    page.get_by_role("combobox", name="Tag", exact=True).fill("turned")
     page.get_by_role("button", name="Add tag").click()
-    page.get_by_text("5 samples tagged").wait_for()
-    page.get_by_role("button", name="Add as evidence").click()
+    page.get_by_text("given to 5 samples").wait_for()
+    page.get_by_label("Evidence for a finding").select_option("1")
     page.get_by_text("5 samples added to finding 1").wait_for()
     page.get_by_role("button", name="Clear selection").click()
-    page.locator("canvas[data-chosen='0']").wait_for()
+    page.locator(".gallery[data-chosen='0']").wait_for()
     rows = store.samples(SampleFilter(run_id="run-1", purpose="curated"))
     ids = [rows[place].sample_id for place in (1, 2, 3, 4, 6)]
     assert sorted(store.tags_of(ids)) == ids and store.tags("run-1") == {"turned": 5}

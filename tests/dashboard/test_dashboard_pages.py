@@ -10,7 +10,7 @@ from streamlit.testing.v1 import AppTest
 
 from fedlens.dashboard.views.runs import row
 from fedlens.dashboard.widgets.markup import plain
-from fedlens.store import Annotation, PresenceRow, SampleFilter, Store
+from fedlens.store import PresenceRow, Store
 
 PAGES = ("runs", "run", "diagnosis", "samples", "compare", "annotate")
 Opener = Callable[..., AppTest]
@@ -149,69 +149,6 @@ def test_an_unknown_run_in_the_address_is_named(
     app = open_page("run", run="<b>nobody</b>")
     assert not app.exception
     assert "nobody" in app.warning[0].value
-
-
-def test_filters_narrow_the_samples(open_page: Opener, store_at: tuple[str, Store]) -> None:
-    store = store_at[1]
-    populated.whole_run(store, count=60)
-    project = populated.add_project(store)
-    label = store.labels(project)[7]
-    sample = store.queue(project, store.ensure_user("tester"))[0]
-    store.annotate(
-        Annotation(
-            client_uuid="one",
-            project_id=project,
-            sample_id=sample.sample_id,
-            user_id=store.ensure_user("tester"),
-            label_id=label.label_id,
-        )
-    )
-    app = open_page("samples", run="run-1")
-    assert "of 60 samples" in words(app), "the batch to look at, not the first blurs"
-    choose(app, "Batch", "All batches")
-    assert "of 180 samples" in words(app)
-    assert app.query_params["batch"] == "all"
-    choose(app, "Requested class", "3")
-    assert "of 18 samples" in words(app)
-    again = open_page("samples", run="run-1", batch="all", **{"class": "3"})
-    assert "of 18 samples" in words(again), "the address says what is shown"
-    choose(app, "Requested class", "All")
-    choose(app, "Label given", f"labels of run-1: {label.name}")
-    assert "of 1 samples" in words(app)
-    choose(app, "Requested class", "3")
-    assert "No sample fits" in words(app)
-
-
-def test_a_sample_shows_where_it_comes_from(open_page: Opener, store_at: tuple[str, Store]) -> None:
-    store = store_at[1]
-    populated.whole_run(store)
-    sample = store.samples(SampleFilter(purpose="curated"))[4]
-    app = open_page("samples", run="run-1", sample=str(sample.sample_id))
-    assert not app.exception
-    assert plain(
-        "SYNTHETIC · run run-1 drawn · round 3 · checkpoint 9f3a9f3a9f3a · seed 17 · no. 4 · "
-        "DP ε = 6.93 (δ = 1e-05) · BDP ε = 1.91 sound, 1.56 corrected, 0.52 as published "
-        "(δ = 1e-10)"
-    ) in words(app)
-
-
-@pytest.mark.parametrize("sample", ["999999", "-1", "²", "9" * 40, "x"])
-def test_a_sample_that_is_not_there_is_passed_over(
-    open_page: Opener, store_at: tuple[str, Store], sample: str
-) -> None:
-    populated.whole_run(store_at[1])
-    app = open_page("samples", run="run-1", sample=sample)
-    assert not app.exception
-    assert "Click a sample" in words(app)
-
-
-def test_a_sample_of_another_run_is_not_shown_under_this_one(
-    open_page: Opener, store_at: tuple[str, Store]
-) -> None:
-    populated.whole_run(store_at[1], "run-1")
-    populated.whole_run(store_at[1], "run-2")
-    other = store_at[1].samples(SampleFilter(run_id="run-2"), limit=1)[0]
-    assert "Click a sample" in words(open_page("samples", run="run-1", sample=str(other.sample_id)))
 
 
 def test_a_project_is_made_with_a_label_a_class(

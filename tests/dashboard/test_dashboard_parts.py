@@ -18,7 +18,6 @@ from fedlens.dashboard.summary import charts
 from fedlens.dashboard.summary import charts as percentiles
 from fedlens.dashboard.summary.privacy import epsilon_text, figures
 from fedlens.dashboard.views.run import about
-from fedlens.dashboard.widgets.grid import grid_data, picked_id
 from fedlens.store import RoundRecord, SampleFilter, Store, StoredSample, StoreError
 
 
@@ -36,38 +35,12 @@ def a_round(round_: int, private: bool = True) -> RoundRecord:
     )
 
 
-@pytest.mark.parametrize("channels", [1, 3])
-@pytest.mark.parametrize("count", [1, 5, 37])
-def test_a_sprite_holds_every_pixel_of_every_image(channels: int, count: int) -> None:
-    random = np.random.default_rng(count)
-    given = random.integers(0, 256, (count, 28, 32, channels), dtype=np.uint8)
-    pngs = [images.to_png(image[..., 0] if channels == 1 else image) for image in given]
-    sprite = images.sprite(pngs)
-    drawn = pixels_of(sprite.png).reshape(-1, sprite.columns * 32, channels)
-    for i, image in enumerate(given):
-        top, left = i // sprite.columns * 28, i % sprite.columns * 32
-        assert np.array_equal(drawn[top : top + 28, left : left + 32], image)
-    assert (sprite.count, sprite.width, sprite.height) == (count, 32, 28)
-
-
 @pytest.mark.law("7: pixels survive storage and display")
 def test_enlarging_repeats_pixels_and_invents_none() -> None:
     small = np.arange(12, dtype=np.uint8).reshape(3, 4)
     large = images.enlarge(small, 5)
     assert large.shape == (15, 20)
     assert all(large[y, x] == small[y // 5, x // 5] for y in range(15) for x in range(20))
-
-
-@pytest.mark.parametrize("shape", [(16, 16), (64, 64, 3)])
-def test_images_of_any_side_are_shown_pixel_for_pixel(shape: tuple[int, ...]) -> None:
-    source = np.random.default_rng(0)
-    tiles = source.integers(0, 256, (5, *shape), dtype=np.uint8)
-    made = images.sprite([images.to_png(tile) for tile in tiles])
-    side = shape[0]
-    assert (made.width, made.height, made.columns) == (side, side, 3)
-    shown = np.asarray(Image.open(io.BytesIO(made.png)))
-    assert np.array_equal(shown[:side, side : 2 * side], tiles[1])
-    assert np.array_equal(shown[side : 2 * side, side : 2 * side], tiles[4])
 
 
 def test_default_labels_give_digits_their_own_key() -> None:
@@ -164,18 +137,6 @@ def test_strips_have_a_column_a_class_where_it_comes_out_even(
     assert sorted(s.sample_id for s in ordered) == sorted(s.sample_id for s in found)
     uneven: list[StoredSample] = found[:13]
     assert sorted(s.sample_id for s in arrange_strip(uneven)[0]) == [s.sample_id for s in uneven]
-
-
-def test_only_a_shown_sample_can_be_picked() -> None:
-    assert picked_id(7, [3, 7]) == 7
-    for value in (8, "7", None, True, 7.0, [7]):
-        assert picked_id(value, [1, 3, 7]) is None
-
-
-def test_grid_data_must_match_its_sprite() -> None:
-    sprite = images.sprite([images.to_png(np.zeros((28, 28), np.uint8))] * 2)
-    with pytest.raises(ValueError, match="give one of each per image"):
-        grid_data(sprite, [1], ["a"], None, 28)
 
 
 def test_the_percentile_curve_leaves_out_shares_of_less_than_one_user() -> None:

@@ -216,7 +216,7 @@ def test_a_population_counts_all_its_runs_against_its_budget(
     assert "does not hold" not in shown and "2 runs and 1 probe" in shown
     add_ledger(tmp_path / "stray", "stray", [ROUND], population=ward.identity)
     add_run(store_at[1], "stray", config={"privacy.population": "ward"})
-    panel.run_places.clear()
+    panel.forget_places()
     assert "has no entry for round 1 of run stray" in words(open_page("privacy"))
 
 

@@ -48,16 +48,6 @@ def test_no_page_calls_unlabelled_samples_a_class(
     assert not re.search(r"\bclass\b|\bclass(es)? ?\d", said), said
 
 
-def test_a_sample_s_close_up_says_that_it_is_unlabelled(
-    open_page: Opener, unlabelled: Store
-) -> None:
-    sample = unlabelled.samples(populated.of_run("run-1"), limit=1)[0]
-    app = open_page("samples", run="run-1", sample=str(sample.sample_id))
-    assert not app.exception
-    assert "unlabelled" in shown(app)
-    assert "Requested class" not in shown(app)
-
-
 def test_results_of_unlabelled_samples_need_no_classes(
     open_page: Opener, unlabelled: Store
 ) -> None:
