@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Select, func, select
+from sqlalchemy import Select, select
 from sqlalchemy.orm import Session
 
 from fedlens.store.chains import in_force
@@ -57,12 +57,6 @@ class SampleColumnMethods(Transactions):
                 labels=_gathered(session, _labels(ids), ids),
                 tags=_gathered(session, _tags(ids), ids),
             )
-
-    def first_place(self, wanted: SampleFilter, sample_id: int) -> int:
-        """How many of the samples that match stand before one, in stored order."""
-        before = sample_ids_of(wanted).where(SampleTable.sample_id < sample_id).subquery()
-        with self._reading() as session:
-            return session.execute(select(func.count()).select_from(before)).scalar_one()
 
 
 def _labels(ids: list[int]) -> Select[*tuple[Any, ...]]:
