@@ -80,10 +80,7 @@ def _parsed(argument: str) -> tuple[int, int, int, int]:
         )
     height, width, channels, classes, records = (int(part or 0) for part in found.groups())
     if height != width or height not in SIDES:
-        raise DatasetError(
-            f"{NAME}:{argument}: {height} x {width} pixels; a side is "
-            f"{GOOD_SIDES}"
-        )
+        raise DatasetError(f"{NAME}:{argument}: {height} x {width} pixels; a side is {GOOD_SIDES}")
     if not 1 <= classes <= MOST_CLASSES:
         raise DatasetError(f"{NAME}:{argument}: {classes} classes; give 1 to {MOST_CLASSES}")
     return height, channels or 1, classes, records
