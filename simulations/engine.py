@@ -30,10 +30,10 @@ from fedlens.simulations.federation.labels import real_test_set
 from fedlens.simulations.plots.run import contact_sheet, plot_run
 from fedlens.simulations.run_artifacts import (
     as_devices_send,
-    fresh_samples,
     kept_leakage,
     kept_sampler,
     last_batch,
+    seen_samples,
     store_url_of,
     stored_samples,
     without_password,
@@ -260,7 +260,7 @@ def measure_student(
             "study federated`"
         )
     sampler, seed = kept_sampler(directory), config.seed + STUDENT_SEED
-    samples, labels = fresh_samples(sampler, images, seed)
+    samples, labels = seen_samples(sampler, images, seed)
     return tested_student(config, directory, samples, labels, epochs)
 
 

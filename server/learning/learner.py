@@ -36,7 +36,7 @@ from fedlens.server.tasks.protocol import NothingLearned, ServerTask, TaskContex
 FRAME_SEED = 4_000_003
 FRAME_IMAGES = 5_000
 """Synthetic images that features are framed by, or a focus is taken from, at most."""
-FRAME_PLACES = FRAME_IMAGES * 64 * 64
+FRAME_PLACES = FRAME_IMAGES * 44 * 44
 """Pixels of all of them, channels as one: of larger images there are fewer, so that they take no
 more memory."""
 

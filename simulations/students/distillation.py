@@ -7,6 +7,7 @@ use is outside every budget.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -14,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from fedlens.data.spec import Augmentation, Distortion
-from fedlens.models.shapes import as_seen
+from fedlens.models.shapes import as_bytes, as_seen
 from fedlens.simulations.students.augmentation import augment, mixup, moved
 from fedlens.simulations.students.distortion import distort
 from fedlens.simulations.students.students import Progress, StudentResult, train_student
@@ -24,7 +25,7 @@ UNDISTORTED = Distortion()
 SHARPNESS = 1.5
 """The annotator's logits are multiplied by it: its noise keeps it less sure than it may be."""
 CHUNK = 5000
-PART_VALUES, LEAST_PART = 120_000 * 28 * 28, 1000
+PART_VALUES, LEAST_PART = 24_000_000, 1000
 """Values of images that are made at once, at most, and images at least."""
 PART_SEED = 10_007
 """Between the seeds of two parts."""
@@ -111,7 +112,7 @@ def training_set(
     augmentation: Augmentation | None = None,
     distortion: Distortion = UNDISTORTED,
 ) -> tuple[Tensor, Tensor]:
-    """What a taught student learns from: images [n, c, h, w] and probabilities [n, classes].
+    """What a taught student learns from: bytes [n, c, h, w] and probabilities [n, classes].
 
     Large images come as students see them (`fedlens.models.shapes.as_seen`), and are made in parts,
     so that those of any size take about as much memory.
@@ -120,13 +121,19 @@ def training_set(
     where classes part, which the annotator knows and samples of one class rarely show.
     """
     values = sampler.draw(torch.zeros(1, dtype=torch.int64), seed).numel()
-    size, room, targets = max(LEAST_PART, PART_VALUES // values), Room(images), []
-    for number, start in enumerate(range(0, images, size)):
-        count, own = min(size, images - start), seed + PART_SEED * number
+    room, targets = Room(images), []
+    for count, own in parts_of(images, values, seed):
         pictures, labels = _labelled(sampler, count, own, augmentation, distortion)
-        room.put(as_seen(pictures))
+        room.put(as_bytes(as_seen(pictures)))
         targets.append(labels)
     return room.images, torch.cat(targets)
+
+
+def parts_of(images: int, values: int, seed: int) -> Iterator[tuple[int, int]]:
+    """How many images of so many values are made at once, and by which seed, one pair a part."""
+    size = max(LEAST_PART, PART_VALUES // values)
+    for number, start in enumerate(range(0, images, size)):
+        yield min(size, images - start), seed + PART_SEED * number
 
 
 def _labelled(

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import fedlens.models.students
-from fedlens.models.shapes import ShapeError, as_seen, check_shape
+from fedlens.models.shapes import ShapeError, as_seen, check_shape, from_bytes
 from fedlens.models.students import build_student
 
 ARCHITECTURES = tuple(fedlens.models.students.ARCHITECTURES)
@@ -68,7 +68,7 @@ def train_student(
 
     Args:
         images: float32 [n, c, h, w] in [-1, 1], typically synthetic; or what
-            `fedlens.models.shapes.as_seen` made of such.
+            `fedlens.models.shapes.as_seen` made of such; or either as bytes.
         targets: labels int64 [n], or probabilities float32 [n, classes] whose rows sum to 1.
         test_images: float32 [m, c, h, w], real.
         test_labels: int64 [m].
@@ -143,7 +143,7 @@ def fit_classifier(
 
     Args:
         model: images [n, c, h, w] to logits [n, classes].
-        images: float32 [n, c, h, w].
+        images: float32 [n, c, h, w], or the same as bytes.
         targets: labels int64 [n] or probabilities float32 [n, classes].
         epochs: passes over ``images``.
         generator: CPU generator of the batches.
@@ -163,7 +163,7 @@ def fit_classifier(
         for batch, start in enumerate(starts):
             rows = order[start : start + size]
             optimiser.zero_grad()
-            loss = F.cross_entropy(model(images[rows]), targets[rows])
+            loss = F.cross_entropy(model(from_bytes(images[rows])), targets[rows])
             torch.autograd.backward(loss)
             optimiser.step()
             cycle.step()
