@@ -21,6 +21,8 @@ def test_from_unlabelled_samples_to_labels_by_names_that_a_person_typed(
     names = page.get_by_role("textbox", name="Names of the labels")
     names.fill("ring, star")
     names.press("Enter")
+    page.wait_for_timeout(300)  # the page begins to be redrawn
+    page.wait_for_selector("[data-testid='stApp'][data-test-script-state='notRunning']")
     page.get_by_role("button", name="Create project").click()
     page.locator("[data-label]").first.wait_for()
     page.locator(".desk:not([data-sample=''])").wait_for()
