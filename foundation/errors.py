@@ -15,7 +15,9 @@ class ExitStatus(IntEnum):
     WRONG_USE = 2
     OUT_OF_BUDGET = 3
     ALARM = 4
-    """An audit found that a claim does not hold."""
+    """An audit found that a claim does not hold, or a card what was not expected."""
+    UNDECIDED = 5
+    """A card's noise leaves open whether what was expected holds."""
 
 
 class FedlensError(Exception):

@@ -20,6 +20,7 @@ SENT = {
     "frequencies": "means of the lowest frequencies of a user's pictures, and of their squares",
     "moments": "for each class and sensitive value, sums of features and of their products",
     "probe": "one number from 0 to 1, a user's answer to a written question",
+    "card": "histograms of what a user's pictures are like, and of how many there are",
 }
 """What a user adds to a sum, by the kind of task."""
 _STYLE = (

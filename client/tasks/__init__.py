@@ -17,5 +17,6 @@ CLIENT_TASKS: Registry[ClientTaskFactory] = Registry(
         "frequencies": "fedlens.client.tasks.frequencies:FrequenciesLocalTask",
         "moments": "fedlens.client.tasks.moments:MomentsLocalTask",
         "probe": "fedlens.client.tasks.probe:ProbeLocalTask",
+        "card": "fedlens.client.tasks.card:CardLocalTask",
     },
 )

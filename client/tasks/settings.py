@@ -81,3 +81,7 @@ class ProbeSettings(TaskSettings):
     """The question, as people write it."""
     components: int
     features: str
+
+
+class CardSettings(TaskSettings):
+    """Of ``card``: none, for what is counted follows from the data's shape and classes."""

@@ -22,6 +22,7 @@ VERBS = {
     "diagnose": "name a fault in users' data by what a run has released anyway",
     "findings": "list what engineers found, or write one finding as a report to share",
     "power": "the smallest share of users in which a diagnosis would find each fault",
+    "card": "show what users' pictures are like, by one noised sum, before anything is learned",
     "probe": "ask all users one bounded number, answered by a noised mean",
     "student": "train a classifier on synthetic samples, test it on real images",
     "study": "train and measure whole tables of runs",
@@ -52,7 +53,8 @@ EXAMPLES = """examples:
   fedlens dashboard runs/first                         look at the samples, label them
   fedlens ledger verify runs/first                     check what was spent
 
-exit status: 0 done, 1 failed, 2 wrong use, 3 stopped by a privacy budget, 4 an audit's alarm"""
+exit status: 0 done, 1 failed, 2 wrong use, 3 stopped by a privacy budget, 4 an alarm of
+an audit or a card, 5 a card cannot tell"""
 
 
 class _Version(argparse.Action):

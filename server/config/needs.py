@@ -17,6 +17,8 @@ SCALES = "scales of frequencies"
 PRIVATIZER = "privatizer"
 """The filter that nodes run in all later tasks. The task's state has its weights as ``mean``,
 float32 [n], and where it was fitted a `LeakageEstimate` as ``reading``."""
+CARD = "data card"
+"""Histograms of users' pictures, which people read; no task builds on them."""
 
-ONE_AT_MOST = frozenset({LABELS, SCALES, PRIVATIZER})
+ONE_AT_MOST = frozenset({LABELS, SCALES, PRIVATIZER, CARD})
 """What no two tasks of a run may provide."""

@@ -248,9 +248,9 @@ class Config(Section):
     def _sums_can_be_masked(self) -> Config:
         self.aggregation.check(self.data.nodes, self.privacy.unit, self.data.users)
         share = self.aggregation.trimmed_share
-        probes = any(task.of_all_users for task in self.tasks.values())
-        fix = "a probe's answer is a mean over all users, and a trimmed sum is not of all: set 0"
-        require(not (share and probes), "aggregation.trimmed_share", share, fix)
+        of_all = any(task.of_all_users for task in self.tasks.values())
+        fix = "probes and cards are means over all users, and a trimmed sum is not of all: set 0"
+        require(not (share and of_all), "aggregation.trimmed_share", share, fix)
         return self
 
     @model_validator(mode="after")

@@ -1,0 +1,1 @@
+"""What a released data card says: histograms with their errors, changes, and what was expected."""

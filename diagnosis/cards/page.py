@@ -1,0 +1,173 @@
+"""A data card as one HTML page that needs nothing else: bars with 95% intervals, drawn as SVG."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+WIDTH, HEIGHT, BASE = 380, 120, 96
+POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+"""No request leaves the page, and none of its texts runs."""
+ALL_NAMED = 10
+"""Bins up to which each has its name below; of more the first, the middle and the last."""
+_STYLE = (
+    "body{font:15px/1.45 system-ui,sans-serif;max-width:82rem;margin:1.5rem auto;padding:0 1rem;"
+    "color:#222}main{display:grid;grid-template-columns:repeat(auto-fill,minmax(390px,1fr));"
+    "gap:1rem}figure{margin:0;border:1px solid #ddd;border-radius:6px;padding:.6rem}"
+    "figcaption b{font-size:1.02rem}figcaption{color:#555;font-size:.86rem}svg{max-width:100%}"
+    ".bar{fill:#1f5fa8}.was{fill:none;stroke:#d1711b;stroke-width:1.5}"
+    ".err{stroke:#222;stroke-width:1}text{font-size:9px;fill:#555}.changed{border-color:#d1711b;"
+    "border-width:2px}table{border-collapse:collapse;margin:.5rem 0 1.5rem}"
+    "td,th{padding:.15rem .9rem .15rem 0;text-align:left}.falls,.named{color:#a32;font-weight:600}"
+    ".warn{border:2px solid #a33;padding:.4rem .8rem}"
+)
+
+
+def card_page(report: Mapping[str, Any]) -> str:
+    """The page of a card.
+
+    Args:
+        report: the JSON object of `fedlens card`.
+    """
+    before = report["before"] or {"statistics": []}
+    old = {one["name"]: one for one in before["statistics"]}
+    named = {one["name"] for one in report["changes"] if one["named"]}
+    parts = [
+        "<h1>Data card</h1>",
+        _planted(report["planted"]),
+        f"<p>{escape(price_words(report))}</p>",
+        _verdicts(report["verdicts"]),
+        _changes(report["changes"], report["compared"]),
+        "<main>",
+        *(_figure(one, old.get(one["name"]), one["name"] in named) for one in report["statistics"]),
+        "</main>",
+        f"<p>{escape(error_words(report))}</p>",
+    ]
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{escape(POLICY)}">'
+        f"<title>fedlens: data card</title><style>{_STYLE}</style></head>"
+        f"<body>{''.join(parts)}</body></html>\n"
+    )
+
+
+def price_words(report: Mapping[str, Any]) -> str:
+    """Whom it is of, and both guarantees."""
+    return (
+        f"{report['users']:,.0f} users. The card alone costs DP ε = {_epsilon(report['epsilon'])}; "
+        f"all that its run released DP ε = {_epsilon(report['spent'])} at δ = {report['delta']:g}, "
+        f"Bayesian DP ε = {_epsilon(report['bayesian_epsilon'])} (estimate) and "
+        f"{_epsilon(report['bayesian_sound'])} (sound, for people like these) at "
+        f"δ = {report['bayesian_delta']:g}."
+    )
+
+
+def error_words(report: Mapping[str, Any]) -> str:
+    """What the error bars are, and what they leave out."""
+    return (
+        "Bars of records are means of users' shares, so a user with many records counts like one "
+        "with few. Error bars are 95% intervals, bin by bin: the noise, which is known, and a bound "
+        "of the chance by which these users were drawn from people like them. Not in them: records "
+        "beyond those of a user that take part, and that users whose pictures are all alike count "
+        f"for less (whole users' weight: {report['mass']:.0%} ± {2 * report['mass_noise']:.0%} of "
+        "all enrolled, absent ones among them)."
+    )
+
+
+def _epsilon(value: float | None) -> str:
+    return "∞" if value is None else f"{value:.3g}"
+
+
+def _planted(faults: str) -> str:
+    said = f"Planted in this simulation: {escape(faults)}"
+    return f"<p class=warn>{said}</p>" if faults else ""
+
+
+def _verdicts(verdicts: Sequence[Mapping[str, Any]]) -> str:
+    rows = "".join(
+        f"<tr><td><code>{escape(one['expectation'])}</code><td class='{one['outcome'].split()[0]}'>"
+        f"{escape(one['outcome'])}<td>{escape(one['says'])}<td>{one['error']:.2g}"
+        for one in verdicts
+    )
+    head = "<tr><th>expected<th>outcome<th>what was found<th>wrong in at most"
+    return f"<h2>Expectations</h2><table>{head}{rows}</table>" if rows else ""
+
+
+def _changes(changes: Sequence[Mapping[str, Any]], compared: str) -> str:
+    rows = "".join(
+        f"<tr class='{'named' if one['named'] else ''}'><td>{escape(one['name'])}"
+        f"<td>{escape(one['bin'])}<td>{one['difference']:+.1%} ± {one['half_width']:.1%}"
+        f"<td>{one['p_value']:.2g}<td>{one['adjusted']:.2g}"
+        f"<td>{'changed' if one['named'] else '-'}"
+        for one in changes
+    )
+    head = "<tr><th>statistic<th>bin that differs most<th>now less before<th>p<th>p, corrected<th>"
+    note = (
+        "Orange outlines are the earlier card. A row is called changed below a corrected p of .05 "
+        f"(Holm, {len(changes)} rows): equal people show any such row in at most 5 of 100 "
+        "comparisons."
+    )
+    title = f"<h2>What changed since {escape(compared)}</h2>"
+    return f"{title}<table>{head}{rows}</table><p>{note}</p>" if rows else ""
+
+
+def _figure(one: Mapping[str, Any], before: Mapping[str, Any] | None, changed: bool) -> str:
+    quantity = one["quantity"]
+    told = (
+        f" · {escape(quantity['says'])} {quantity['value']:.3g} ± {1.96 * quantity['deviation']:.2g}"
+        if quantity
+        else ""
+    )
+    of = "users" if one["of"] == "users" else "records"
+    return (
+        f"<figure class='{'changed' if changed else ''}'><figcaption><b>{escape(one['name'])}</b> "
+        f"(share of {of}){told}<br>{escape(one['says'])}</figcaption>"
+        f"{histogram_svg(one, before)}</figure>"
+    )
+
+
+def histogram_svg(one: Mapping[str, Any], before: Mapping[str, Any] | None = None) -> str:
+    """Bars of shares with their intervals, an earlier card's as outlines.
+
+    Args:
+        one: a statistic of the command's JSON object.
+        before: the same of an earlier card; None for none.
+    """
+    shares, halves, bins = one["shares"], one["half_widths"], one["bins"]
+    old = before["shares"] if before and before["bins"] == bins else []
+    top = max(0.05, *(share + half for share, half in zip(shares, halves, strict=True)), *old)
+    wide = WIDTH / len(bins)
+    tall = BASE - 12
+    parts = []
+    for i, (share, half) in enumerate(zip(shares, halves, strict=True)):
+        middle = (i + 0.5) * wide
+        parts.append(_bar(i * wide, wide, max(0.0, share) / top * tall, "bar", f"{bins[i]}: "
+                          f"{share:.1%} ± {half:.1%}"))  # fmt: skip
+        low, high = (BASE - max(0.0, edge) / top * tall for edge in (share - half, share + half))
+        parts.append(
+            f'<line class="err" x1="{middle:.1f}" x2="{middle:.1f}" y1="{low:.1f}" y2="{high:.1f}"/>'
+        )
+    for i, share in enumerate(old):
+        parts.append(_bar(i * wide, wide, max(0.0, share) / top * tall, "was", ""))
+    parts.append(f'<text x="2" y="9">{top:.0%}</text>')
+    named = range(len(bins)) if len(bins) <= ALL_NAMED else (0, len(bins) // 2, len(bins) - 1)
+    parts += [_label(i, wide, bins[i], len(bins)) for i in named]
+    said = escape(f"histogram of {one['name']}")
+    return (
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{said}">{"".join(parts)}</svg>'
+    )
+
+
+def _bar(left: float, wide: float, tall: float, kind: str, title: str) -> str:
+    said = f"<title>{escape(title)}</title>" if title else ""
+    return (
+        f'<rect class="{kind}" x="{left + 1:.1f}" y="{BASE - tall:.1f}" width="{wide - 2:.1f}" '
+        f'height="{tall:.1f}">{said}</rect>'
+    )
+
+
+def _label(place: int, wide: float, name: str, bins: int) -> str:
+    anchor = "start" if place == 0 else "end" if place == bins - 1 else "middle"
+    x = {"start": 0.0, "end": wide * bins}.get(anchor, (place + 0.5) * wide)
+    return f'<text x="{x:.1f}" y="{BASE + 14}" text-anchor="{anchor}">{escape(name)}</text>'

@@ -1,0 +1,1 @@
+"""A data card: histograms of what people's pictures are like, as one bounded vector a user."""

@@ -1,0 +1,59 @@
+"""What people expect of a data card, as they write it: ``classes = uniform, duplicates < 2%``."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from fedlens.foundation.errors import WrongUse
+from fedlens.models.cards.statistics import COLOURS, PICTURES, USERS, USERS_CLASSES
+
+UNIFORM = "uniform"
+FORM = (
+    "write NAME < NUMBER, NAME > NUMBER or NAME = uniform with commas between, such as "
+    "'duplicates < 2%, brightness > 0.1, classes = uniform, classes[3] < 15%'"
+)
+KNOWN = (*(one.name for one in (*PICTURES, *COLOURS, *USERS, *USERS_CLASSES)), "classes")
+"""Names of all statistics that any card has."""
+_ONE = re.compile(
+    r"(?P<name>[a-z_]+)(\[(?P<place>\d{1,4})\])?\s*"
+    r"((?P<sign>[<>])\s*(?P<number>-?\d+(\.\d*)?|-?\.\d+)\s*(?P<percent>%?)|=\s*uniform)"
+)
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """One statement about the people behind a card."""
+
+    text: str
+    """As it was written."""
+    name: str
+    """Of the statistic."""
+    sign: Literal["<", ">", "="]
+    limit: float = 0.0
+    """What the quantity is compared with; 0 where bins are to be even."""
+    place: int | None = None
+    """The bin whose share is meant; None for the statistic's own quantity."""
+
+
+def parse_expectations(text: str) -> tuple[Expectation, ...]:
+    """The statements in a text that separates them by commas; none of an empty one.
+
+    Raises:
+        WrongUse: one is written in another form, or of a statistic that no card has.
+    """
+    return tuple(_parsed(one.strip()) for one in text.split(",") if one.strip())
+
+
+def _parsed(text: str) -> Expectation:
+    found = _ONE.fullmatch(text)
+    if found is None:
+        raise WrongUse(f"expect {text!r}: {FORM}")
+    name, sign, place = found["name"], found["sign"] or "=", found["place"]
+    if name not in KNOWN:
+        raise WrongUse(f"expect {text!r}: {name!r} is unknown: choose of {', '.join(KNOWN)}")
+    if sign == "=" and (place is not None or name == "pixels"):
+        raise WrongUse(f"expect {text!r}: uniform is said of a histogram of records or users")
+    limit = float(found["number"] or 0) / (100 if found["percent"] else 1)
+    return Expectation(text, name, sign, limit, None if place is None else int(place))  # type: ignore[arg-type]
