@@ -17,8 +17,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
-from scipy.optimize import brentq
-from scipy.stats import chi2, ncx2, norm
+from scipy.special import chdtri, chndtrinc, ndtri
 
 from fedlens.diagnosis.cards.changes import LEVEL, chance_of
 from fedlens.diagnosis.cards.estimates import Card, Histogram
@@ -63,7 +62,7 @@ def _judged(card: Card, one: Expectation, level: float) -> Verdict:
             f"{one.name}[0] to [{histogram.statistic.bins - 1}]"
         )
     found = histogram.quantity(one.place)
-    reach = float(norm.isf(level)) * found.deviation
+    reach = -float(ndtri(level)) * found.deviation
     over = found.value - one.limit if one.sign == "<" else one.limit - found.value
     outcome: Outcome = "cannot tell"
     if over + reach < 0:
@@ -100,8 +99,7 @@ def _per_user(histogram: Histogram) -> float:
 def _least_seen(covariance: np.ndarray[Any, np.dtype[np.float64]], level: float) -> float:
     """By how much one bin's share has to be off, to be rejected in nine of ten cards."""
     bins = len(covariance)
-    limit = chi2.isf(level, bins - 1)
-    needed = brentq(lambda far: ncx2.sf(limit, bins - 1, far) - POWER, 1e-9, 1e4)
+    needed = chndtrinc(chdtri(bins - 1, level), bins - 1, 1 - POWER)
     off = np.full(bins, -1 / (bins - 1))
     off[0] = 1.0
     unit = off[:-1] @ np.linalg.solve(covariance[:-1, :-1], off[:-1])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -43,12 +44,16 @@ class GeneratorTrainer:
             shape, classes, config.generator.width, config.generator.latent, generator=self._source
         ).to(devices.best_device())
         self.average = copy.deepcopy(self.network).eval()
-        self._optimiser = torch.optim.Adam(
-            self.network.parameters(), lr=FIRST_RATE, betas=(0.5, 0.99), foreach=True
-        )
         self._steps = 0
         self.precision = generator_precision(config)
         self._threads = training_threads(config) if threads is None else threads
+
+    @cached_property
+    def _optimiser(self) -> torch.optim.Adam:
+        """Made where a step is taken: PyTorch's takes seconds to load, and a probe needs none."""
+        return torch.optim.Adam(
+            self.network.parameters(), lr=FIRST_RATE, betas=(0.5, 0.99), foreach=True
+        )
 
     def begin_at(self, weights: NDArray[np.float32], steps: int) -> None:
         """Start from another generator's weights, the average too, as if after ``steps`` steps."""
@@ -130,7 +135,7 @@ class GeneratorTrainer:
             "average": to_vector(self.average),
             "steps": np.array(self._steps),
             "source": self._source.get_state().numpy(),
-            **optimiser_state(self._optimiser),
+            **(optimiser_state(self._optimiser) if "_optimiser" in vars(self) else {}),
         }
 
     def restore(self, state: Arrays) -> None:
@@ -139,7 +144,9 @@ class GeneratorTrainer:
         load_vector(self.average, state["average"].astype(np.float32))
         self._steps = int(state["steps"])
         self._source.set_state(torch.from_numpy(state["source"].astype(np.uint8)))
-        restore_optimiser(self._optimiser, state)
+        vars(self).pop("_optimiser", None)
+        if self._steps:
+            restore_optimiser(self._optimiser, state)
 
 
 def _cosine(share: float) -> float:
