@@ -34,7 +34,11 @@ class CardLocalTask(ClientTask):
     def updates(self, cohort: Sequence[LocalData], seeds: Sequence[int]) -> Tensor:
         """Each user's vector, float32 [users, P]; zeros of one without records."""
         held = padded(cohort, self._records, self._users)
-        parts = (held.images, held.labels, held.present)
-        own = zip(*(part.to(self._device) for part in parts), strict=True)
+        parts = (part.to(self._device) for part in (held.images, held.labels, held.present))
         # user by user, in one shape: no user rounds another's numbers
-        return torch.stack([card_vector(*one, self._layout) for one in own])
+        return torch.stack(
+            [
+                card_vector(images, labels, present, self._layout)
+                for images, labels, present in zip(*parts, strict=True)
+            ]
+        )

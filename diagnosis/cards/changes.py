@@ -9,7 +9,7 @@ corrected by Holm's method: in at most 5 of 100 comparisons of equal people is a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -59,23 +59,23 @@ def compare_cards(now: Card, before: Card) -> tuple[Change, ...]:
     if not pairs:
         raise WrongUse("the two cards have no statistic in common: compare data of one kind")
     tested = [_tested(*pair) for pair in pairs]
-    adjusted = holm([p for p, _, _, _ in tested])
-    return tuple(
-        Change(one.statistic.name, p, q, *rest)
-        for (one, _), (p, *rest), q in zip(pairs, tested, adjusted, strict=True)
-    )
+    adjusted = holm([one.p_value for one in tested])
+    return tuple(replace(one, adjusted=q) for one, q in zip(tested, adjusted, strict=True))
 
 
-def _tested(now: Histogram, before: Histogram) -> tuple[float, str, float, float]:
+def _tested(now: Histogram, before: Histogram) -> Change:
     difference = now.shares - before.shares
     covariance = now.noise + before.noise + now.draw + before.draw
     errors = np.sqrt(np.diag(covariance))
     most = int(np.argmax(np.abs(difference) / errors))
-    return (
-        chance_of(difference, covariance),
-        bin_names(now.statistic)[most],
-        float(difference[most]),
-        WIDE * float(errors[most]),
+    chance = chance_of(difference, covariance)
+    return Change(
+        now.statistic.name,
+        p_value=chance,
+        adjusted=chance,
+        bin=bin_names(now.statistic)[most],
+        difference=float(difference[most]),
+        half_width=WIDE * float(errors[most]),
     )
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -37,19 +37,12 @@ WIDE = 1.959964
 
 @dataclass(frozen=True)
 class Quantity:
-    """One number of a histogram."""
+    """One number that stands for a histogram, with an interval by noise and draw together."""
 
     says: str
     value: float
-    noise: float
-    """Standard deviation by the noise alone."""
-    draw: float
-    """Bound of that by the draw of the users."""
-
-    @property
-    def deviation(self) -> float:
-        """Of both."""
-        return math.hypot(self.noise, self.draw)
+    low: float
+    high: float
 
 
 @dataclass(frozen=True)
@@ -69,28 +62,51 @@ class Histogram:
         """Half of each bin's 95% interval, both errors together."""
         return WIDE * np.sqrt(np.diag(self.noise) + np.diag(self.draw))
 
-    def quantity(self, place: int | None = None) -> Quantity:
-        """Its mean, the share of users who hold exact copies, or the share of one bin.
+    def quantity(self, place: int | None = None, reach: float = WIDE) -> Quantity:
+        """Its median, the share of the bin that stands for it, or the share of one bin.
+
+        The median's interval holds all numbers below which half may lie, as far as the bins tell;
+        a mean would have the noise of all bins, however far away.
+
+        Args:
+            place: the bin whose share is meant; None for the statistic's own quantity.
+            reach: half of the interval, in standard deviations.
 
         Raises:
-            WrongUse: there is no such bin, or the bins have names and so no mean.
+            WrongUse: there is no such bin, or the bins have names and none stands for all.
         """
-        weights = np.zeros(len(self.shares))
         one = self.statistic
         if place is None and one.numeric:
-            says, weights = f"mean of {one.name}", middles(one)
-        else:
-            place = one.told if place is None else place
-            if place is None or not 0 <= place < one.bins:
-                asked = one.name if place is None else f"{one.name}[{place}]"
-                raise WrongUse(
-                    f"{asked}: give the number of a bin, {one.name}[0] to [{one.bins - 1}]"
-                )
-            says, weights[place] = f"share of {one.name} {bin_names(one)[place]}", 1.0
-        noise, draw = (float(weights @ matrix @ weights) for matrix in (self.noise, self.draw))
-        return Quantity(
-            says, float(weights @ self.shares), math.sqrt(noise), math.sqrt(max(0.0, draw))
-        )
+            return self._median(reach)
+        place = one.told if place is None else place
+        if place is None or not 0 <= place < one.bins:
+            asked = one.name if place is None else f"{one.name}[{place}]"
+            raise WrongUse(f"{asked}: name one of its bins, {one.name}[0] to [{one.bins - 1}]")
+        share, half = float(self.shares[place]), float(self.errors[place]) / WIDE * reach
+        says = f"share of {one.name} {bin_names(one)[place]}"
+        return Quantity(says, share, share - half, share + half)
+
+    def _median(self, reach: float) -> Quantity:
+        bins = len(self.shares)
+        up_to = np.tril(np.ones((bins + 1, bins)), -1)
+        below = up_to @ self.shares
+        spread = np.einsum("ij,jk,ik->i", up_to, self.noise + self.draw, up_to)
+        half = reach * np.sqrt(np.clip(spread, 0, None))
+        half[0] = half[-1] = 0.0  # nothing lies below the first edge, everything below the last
+        edges = np.array(self.statistic.edges)
+        low, high = _first(edges, below + half), -_first(-edges[::-1], 1 - (below - half)[::-1])
+        rising = (np.maximum.accumulate(below) + np.minimum.accumulate(below[::-1])[::-1]) / 2
+        value = min(high, max(low, _first(edges, rising)))
+        return Quantity(f"median of {self.statistic.name}", value, low, high)
+
+
+def _first(edges: Floats, below: Floats) -> float:
+    """Where a line through the shares below the edges first reaches a half."""
+    at = int(np.argmax(below >= 0.5))
+    if at == 0:
+        return float(edges[0])
+    start, end = below[at - 1], below[at]
+    return float(edges[at - 1] + (edges[at] - edges[at - 1]) * (0.5 - start) / (end - start))
 
 
 @dataclass(frozen=True)
@@ -216,12 +232,6 @@ def _draw(shares: Floats, users: float) -> Floats:
     return found
 
 
-def middles(statistic: Statistic) -> Floats:
-    """Middles of a statistic's bins, float64 [bins]; of counts, their lower edges where single."""
-    low, high = np.array(statistic.edges[:-1]), np.array(statistic.edges[1:])
-    return (low + high - statistic.whole) / 2
-
-
 def bin_names(statistic: Statistic) -> list[str]:
     """What stands below each bar."""
     if statistic.named:
@@ -255,7 +265,5 @@ def _statistic_json(one: Histogram) -> dict[str, Any]:
         "shares": one.shares.tolist(),
         "half_widths": one.errors.tolist(),
         "noise": np.sqrt(np.diag(one.noise)).tolist(),
-        "quantity": None
-        if quantity is None
-        else {"says": quantity.says, "value": quantity.value, "deviation": quantity.deviation},
+        "quantity": None if quantity is None else asdict(quantity),
     }

@@ -67,11 +67,11 @@ def error_words(report: Mapping[str, Any]) -> str:
     """What the error bars are, and what they leave out."""
     return (
         "Bars of records are means of users' shares, so a user with many records counts like one "
-        "with few. Error bars are 95% intervals, bin by bin: the noise, which is known, and a bound "
-        "of the chance by which these users were drawn from people like them. Not in them: records "
-        "beyond those of a user that take part, and that users whose pictures are all alike count "
-        f"for less (whole users' weight: {report['mass']:.0%} ± {2 * report['mass_noise']:.0%} of "
-        "all enrolled, absent ones among them)."
+        "with few. Error bars are 95% intervals, bin by bin: the noise, which is known, and a "
+        "bound of the chance by which these users were drawn from people like them. Not in them: "
+        "records of a user beyond those that take part, and that users whose pictures are all "
+        f"alike count for less (users' weight is {report['mass']:.0%} ± "
+        f"{2 * report['mass_noise']:.0%} of all enrolled; absent ones have none)."
     )
 
 
@@ -113,18 +113,23 @@ def _changes(changes: Sequence[Mapping[str, Any]], compared: str) -> str:
 
 
 def _figure(one: Mapping[str, Any], before: Mapping[str, Any] | None, changed: bool) -> str:
-    quantity = one["quantity"]
-    told = (
-        f" · {escape(quantity['says'])} {quantity['value']:.3g} ± {1.96 * quantity['deviation']:.2g}"
-        if quantity
-        else ""
-    )
+    told = f" · {escape(quantity_words(one))}" if one["quantity"] else ""
     of = "users" if one["of"] == "users" else "records"
     return (
         f"<figure class='{'changed' if changed else ''}'><figcaption><b>{escape(one['name'])}</b> "
         f"(share of {of}){told}<br>{escape(one['says'])}</figcaption>"
         f"{histogram_svg(one, before)}</figure>"
     )
+
+
+def quantity_words(one: Mapping[str, Any]) -> str:
+    """The number that stands for a statistic, with its interval; empty for none."""
+    found = one["quantity"]
+    if found is None:
+        return ""
+    unit = "%" if found["says"].startswith("share") else ""
+    value, low, high = (found[name] * (100 if unit else 1) for name in ("value", "low", "high"))
+    return f"{found['says']} {value:.3g}{unit} ({low:.3g} to {high:.3g}{unit})"
 
 
 def histogram_svg(one: Mapping[str, Any], before: Mapping[str, Any] | None = None) -> str:
@@ -145,9 +150,8 @@ def histogram_svg(one: Mapping[str, Any], before: Mapping[str, Any] | None = Non
         parts.append(_bar(i * wide, wide, max(0.0, share) / top * tall, "bar", f"{bins[i]}: "
                           f"{share:.1%} ± {half:.1%}"))  # fmt: skip
         low, high = (BASE - max(0.0, edge) / top * tall for edge in (share - half, share + half))
-        parts.append(
-            f'<line class="err" x1="{middle:.1f}" x2="{middle:.1f}" y1="{low:.1f}" y2="{high:.1f}"/>'
-        )
+        at = f'x1="{middle:.1f}" x2="{middle:.1f}" y1="{low:.1f}" y2="{high:.1f}"'
+        parts.append(f'<line class="err" {at}/>')
     for i, share in enumerate(old):
         parts.append(_bar(i * wide, wide, max(0.0, share) / top * tall, "was", ""))
     parts.append(f'<text x="2" y="9">{top:.0%}</text>')

@@ -21,7 +21,6 @@ from scipy.special import chdtri, chndtrinc, ndtri
 
 from fedlens.diagnosis.cards.changes import LEVEL, chance_of
 from fedlens.diagnosis.cards.estimates import Card, Histogram
-from fedlens.foundation.errors import WrongUse
 from fedlens.models.cards.expectations import Expectation
 
 Outcome = Literal["holds", "falls", "cannot tell"]
@@ -56,20 +55,11 @@ def _judged(card: Card, one: Expectation, level: float) -> Verdict:
     histogram = card[one.name]
     if one.sign == "=":
         return _even(histogram, one.text, level)
-    if one.place is None and not histogram.statistic.has_quantity:
-        raise WrongUse(
-            f"expect {one.text!r}: {one.name} has no mean: name one of its bins, "
-            f"{one.name}[0] to [{histogram.statistic.bins - 1}]"
-        )
-    found = histogram.quantity(one.place)
-    reach = -float(ndtri(level)) * found.deviation
-    over = found.value - one.limit if one.sign == "<" else one.limit - found.value
-    outcome: Outcome = "cannot tell"
-    if over + reach < 0:
-        outcome = "holds"
-    elif over - reach > 0:
-        outcome = "falls"
-    says = f"{found.says} is {found.value:.3g} ± {reach:.2g}"
+    found = histogram.quantity(one.place, -float(ndtri(level)))
+    right, wrong = (found.high, found.low) if one.sign == "<" else (-found.low, -found.high)
+    limit = one.limit if one.sign == "<" else -one.limit
+    outcome: Outcome = "holds" if right < limit else "falls" if wrong > limit else "cannot tell"
+    says = f"{found.says} is {found.value:.3g}, {found.low:.3g} to {found.high:.3g}"
     return Verdict(one.text, outcome, says, level)
 
 

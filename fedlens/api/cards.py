@@ -63,8 +63,14 @@ class CardReport:
         from fedlens.diagnosis.cards.estimates import to_json
         from fedlens.foundation.json_values import json_value
 
-        figures = ("epsilon", "spent", "delta")
-        figures += ("bayesian_epsilon", "bayesian_sound", "bayesian_delta")
+        figures = (
+            "epsilon",
+            "spent",
+            "delta",
+            "bayesian_epsilon",
+            "bayesian_sound",
+            "bayesian_delta",
+        )
         return {
             "run_dir": self.run_dir,
             **{name: json_value(getattr(self, name)) for name in figures},

@@ -84,16 +84,16 @@ def run(args: argparse.Namespace) -> int:
 
 def _print(found: CardReport) -> None:
     from fedlens.api.cards import PAGE
-    from fedlens.diagnosis.cards.page import error_words, price_words
+    from fedlens.diagnosis.cards.page import error_words, price_words, quantity_words
 
     report = found.to_json()
     if found.planted:
         say(f"PLANTED FAULT   {found.planted} (simulation only)")
     say(price_words(report))
     print_table(
-        ("statistic", "of", "mean or share", "largest bins"),
+        ("statistic", "of", "stands for it (95% interval)", "largest bins"),
         [
-            (one["name"], one["of"], _quantity(one["quantity"]), _largest(one))
+            (one["name"], one["of"], quantity_words(one) or "-", _largest(one))
             for one in report["statistics"]
         ],
     )
@@ -109,12 +109,6 @@ def _print(found: CardReport) -> None:
             ],
         )
     say(f"page: {Path(found.run_dir) / PAGE}")
-
-
-def _quantity(quantity: dict[str, float] | None) -> str:
-    if quantity is None:
-        return "-"
-    return f"{quantity['value']:.3g} ± {1.96 * quantity['deviation']:.2g}"
 
 
 def _largest(one: dict[str, list[float]]) -> str:

@@ -7,14 +7,21 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fedlens.foundation.errors import WrongUse
-from fedlens.models.cards.statistics import COLOURS, PICTURES, USERS, USERS_CLASSES
+from fedlens.models.cards.statistics import (
+    COLOURS,
+    LARGEST_SHARE,
+    PICTURES,
+    USER_CLASSES,
+    USERS,
+)
 
 UNIFORM = "uniform"
 FORM = (
     "write NAME < NUMBER, NAME > NUMBER or NAME = uniform with commas between, such as "
     "'duplicates < 2%, brightness > 0.1, classes = uniform, classes[3] < 15%'"
 )
-KNOWN = (*(one.name for one in (*PICTURES, *COLOURS, *USERS, *USERS_CLASSES)), "classes")
+_SHARED = (*PICTURES, *COLOURS, *USERS, LARGEST_SHARE)
+KNOWN = (*(one.name for one in _SHARED), USER_CLASSES, "classes")
 """Names of all statistics that any card has."""
 _ONE = re.compile(
     r"(?P<name>[a-z_]+)(\[(?P<place>\d{1,4})\])?\s*"

@@ -63,12 +63,12 @@ class Statistic:
 
     @property
     def numeric(self) -> bool:
-        """Whether its bins have middles, of which a mean can be taken."""
+        """Whether its bins are in order, so that it has a median."""
         return not self.named
 
     @property
     def has_quantity(self) -> bool:
-        """Whether one number stands for it: a mean, or the share of one bin."""
+        """Whether one number stands for it: a median, or the share of one bin."""
         return self.numeric or self.told is not None
 
 
@@ -120,7 +120,7 @@ def _log(low: float, high: float, bins: int) -> tuple[float, ...]:
 
 
 LEVELS = (1, 2, 3, 4, 6, 8, 11, 16, 23, 32, 45, 64, 91, 128, 181, 257)
-COUNTS = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 17, 33, 65, 129, 257, 1001)
+COUNTS = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 17, 33, 65, 129, 257)
 HELD = (0, 1, 2, 3, 5, 9, 17, 33, 65, 129, 257)
 
 PICTURES = (
@@ -173,25 +173,15 @@ USERS = (
         told=1,
     ),
 )
-USERS_CLASSES = (
-    Statistic(
-        "user_classes",
-        "classes that a user has records of",
-        tuple(float(edge) for edge in COUNTS),
-        whole=True,
-        of_users=True,
-        implied=0,
-        weight=0.5,
-    ),
-    Statistic(
-        "largest_share",
-        "share of a user's records in the user's commonest class",
-        _even(0, 1, 10),
-        of_users=True,
-        implied=0,
-        weight=0.5,
-    ),
+LARGEST_SHARE = Statistic(
+    "largest_share",
+    "share of a user's records in the user's commonest class",
+    _even(0, 1, 10),
+    of_users=True,
+    implied=0,
+    weight=0.5,
 )
+USER_CLASSES = "user_classes"
 
 
 def card_layout(shape: ImageShape, classes: int) -> CardLayout:
@@ -204,7 +194,22 @@ def card_layout(shape: ImageShape, classes: int) -> CardLayout:
     found = PICTURES + (COLOURS if shape[0] == 3 else ())
     if classes < 2:
         return CardLayout((*found, *USERS))
-    named = tuple(map(str, range(classes)))
-    edges = tuple(map(float, range(classes + 1)))
-    of_classes = Statistic("classes", "class of a record", edges, weight=1.5, named=named)
-    return CardLayout((*found, of_classes, *USERS, *USERS_CLASSES))
+    return CardLayout((*found, _classes(classes), *USERS, _user_classes(classes), LARGEST_SHARE))
+
+
+def _classes(classes: int) -> Statistic:
+    edges, named = map(float, range(classes + 1)), map(str, range(classes))
+    return Statistic("classes", "class of a record", tuple(edges), weight=1.5, named=tuple(named))
+
+
+def _user_classes(classes: int) -> Statistic:
+    counts = (*(count for count in COUNTS if count <= classes), classes + 1)
+    return Statistic(
+        USER_CLASSES,
+        "classes that a user has records of",
+        tuple(map(float, counts)),
+        of_users=True,
+        implied=0,
+        weight=0.5,
+        whole=True,
+    )

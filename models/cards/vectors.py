@@ -43,7 +43,7 @@ def _rows(statistic: Statistic, numbers: Tensor) -> Tensor:
 
 def _bins(statistic: Statistic, numbers: Tensor) -> Tensor:
     inner = torch.tensor(statistic.edges[1:-1], device=numbers.device)
-    return torch.bucketize(numbers, inner, right=True)
+    return torch.bucketize(numbers.contiguous(), inner, right=True)
 
 
 def _numbers_of_user(
