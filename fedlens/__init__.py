@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from fedlens.api.audits import AuditReport, audit
     from fedlens.api.backups import backup, restore
     from fedlens.api.budgets import Budget, Calibration, budget, calibrate
+    from fedlens.api.cards import CardReport, card, read_card
     from fedlens.api.diagnoses import diagnose, hints, power
     from fedlens.api.label_curves import write_label_model
     from fedlens.api.nodes import NodePreparation, check_node, prepare_node
@@ -48,6 +49,7 @@ __all__ = [
     "AuditReport",
     "Budget",
     "Calibration",
+    "CardReport",
     "ExitStatus",
     "FedlensError",
     "NodePreparation",
@@ -61,6 +63,7 @@ __all__ = [
     "backup",
     "budget",
     "calibrate",
+    "card",
     "check_node",
     "diagnose",
     "hints",
@@ -71,6 +74,7 @@ __all__ = [
     "privatizer",
     "probe",
     "probe_price",
+    "read_card",
     "restore",
     "resume",
     "simulate",
@@ -86,6 +90,9 @@ _PLACES = {
     "Calibration": "budgets",
     "budget": "budgets",
     "calibrate": "budgets",
+    "CardReport": "cards",
+    "card": "cards",
+    "read_card": "cards",
     "diagnose": "diagnoses",
     "power": "diagnoses",
     "hints": "diagnoses",

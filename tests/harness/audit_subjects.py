@@ -36,6 +36,7 @@ def subjects() -> dict[str, list[Schedule]]:
     found["privatizer, user"] = [Schedule.of(_filtered(), task="privatizer")]
     found |= {f"{name}, user": [Schedule.of(_summed(), task=name)] for name in SUMS}
     found["probe, user"] = [Schedule.of(_probed(), task="probe")]
+    found["card, user"] = [Schedule.of(_carded(), task="card")]
     found |= {
         f"{task['kind']}, record": [Schedule.of(_config("record"), task=name)]
         for name, task in TASKS.items()
@@ -90,6 +91,16 @@ def _summed() -> Config:
             "data": {"users": 60, "nodes": 2},
             "privatizer": {"kind": "trained", "trained_by": "sums", "highest_frequency": 5},
             "tasks": {name: {**_SMALL, **task} for name, task in SUMS.items()},
+        }
+    )
+
+
+def _carded() -> Config:
+    return Config.model_validate(
+        {
+            "schedule": "card",
+            "data": {"users": 60, "nodes": 2},
+            "tasks": {"card": {**_SMALL, "kind": "card"}},
         }
     )
 

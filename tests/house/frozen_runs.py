@@ -77,6 +77,7 @@ RUNS: dict[str, tuple[tuple[str, ...], dict[str, object]]] = {
         {**RECORD, "tasks.critic.sampling_rate": 0.5, "tasks.critic.local_steps": 2},
     ),
     "probe": (("probe",), {"tasks.probe.probe": "label_share:3"}),
+    "card": (("card",), {}),
     "frequencies, moments": (
         ("frequencies", "moments", "critic=frozen"),
         {**SUMS, "tasks.moments.rounds": 2},

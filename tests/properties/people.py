@@ -153,6 +153,7 @@ KINDS: dict[str, dict[str, object]] = {
         "tasks.probe.kind": "probe",
         "tasks.probe.probe": "intensity",
     },
+    "card": {"schedule": "critic card", "tasks.card.kind": "card"},
     "wgan": {"tasks.critic.kind": "wgan", "tasks.critic.local_batch": 5},
     "wgan steps": {
         "tasks.critic.kind": "wgan",
@@ -174,7 +175,9 @@ KINDS: dict[str, dict[str, object]] = {
     "moments": SUMS,
     "filtered": {},
 }
-ASKED_OF = {name: name for name in ("annotator", "privatizer", "probe", "frequencies", "moments")}
+ASKED_OF = {
+    name: name for name in ("annotator", "privatizer", "probe", "card", "frequencies", "moments")
+}
 """The task that is tried, where it is not the critic."""
 
 

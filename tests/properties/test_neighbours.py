@@ -128,7 +128,7 @@ def test_a_class_that_no_user_holds_and_an_empty_round_look_like_any_other(stage
 
 # Record mode
 
-BY_USERS = ("privatizer", "probe", "frequencies", "moments")
+BY_USERS = ("privatizer", "probe", "card", "frequencies", "moments")
 """Kinds that have no record mode."""
 RECORDS = [kind for kind in KINDS if kind not in BY_USERS]
 ROUNDING = 1e-5
