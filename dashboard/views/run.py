@@ -13,7 +13,7 @@ from fedlens.dashboard.access.session import all_runs, pick_run, plain_errors, s
 from fedlens.dashboard.faults import panel
 from fedlens.dashboard.privacy.books import Totals, budget_of
 from fedlens.dashboard.samples import progress_strip
-from fedlens.dashboard.summary import audits, charts, ledger_table
+from fedlens.dashboard.summary import audits, charts, data_card, ledger_table
 from fedlens.dashboard.summary.badges import privacy_warning, run_badges
 from fedlens.dashboard.summary.privacy import ASSUMPTIONS, SO_FAR, bounds, delta_text, epsilon_text
 from fedlens.dashboard.widgets.display import put_card
@@ -171,6 +171,7 @@ def _live(run_id: str) -> None:
     else:
         _figures(run, rounds)
         st.info(f"Round 1 of {run.rounds_planned} is under way; the first figures follow it.")
+    data_card.render_card(run)
     audits.render_audits(store().audits(run_id), run.name)
     covered = store().presence(run_id)
     ledger_table.render_ledger(store().ledger(run_id), store().releases(run_id), covered)

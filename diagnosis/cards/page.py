@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
+from pathlib import PurePath
 from typing import Any
 
 WIDTH, HEIGHT, BASE = 380, 120, 96
@@ -13,14 +14,21 @@ ALL_NAMED = 10
 """Bins up to which each has its name below; of more the first, the middle and the last."""
 _STYLE = (
     "body{font:15px/1.45 system-ui,sans-serif;max-width:82rem;margin:1.5rem auto;padding:0 1rem;"
-    "color:#222}main{display:grid;grid-template-columns:repeat(auto-fill,minmax(390px,1fr));"
-    "gap:1rem}figure{margin:0;border:1px solid #ddd;border-radius:6px;padding:.6rem}"
-    "figcaption b{font-size:1.02rem}figcaption{color:#555;font-size:.86rem}svg{max-width:100%}"
-    ".bar{fill:#1f5fa8}.was{fill:none;stroke:#d1711b;stroke-width:1.5}"
-    ".err{stroke:#222;stroke-width:1}text{font-size:9px;fill:#555}.changed{border-color:#d1711b;"
-    "border-width:2px}table{border-collapse:collapse;margin:.5rem 0 1.5rem}"
-    "td,th{padding:.15rem .9rem .15rem 0;text-align:left}.falls,.named{color:#a32;font-weight:600}"
-    ".warn{border:2px solid #a33;padding:.4rem .8rem}"
+    "color:#222}"
+)
+_CARD = (
+    ".datacard .figures{display:grid;gap:1rem;"
+    "grid-template-columns:repeat(auto-fill,minmax(min(390px,100%),1fr))}"
+    ".datacard figure{margin:0;border:1px solid #ddd;border-radius:6px;padding:.6rem}"
+    ".datacard figcaption{color:#555;font-size:.86rem}.datacard figcaption b{font-size:1.02rem}"
+    ".datacard svg{max-width:100%}.datacard .bar{fill:#1f5fa8}"
+    ".datacard .was{fill:none;stroke:#d1711b;stroke-width:1.5}"
+    ".datacard .err{stroke:#222;stroke-width:1}.datacard text{font-size:9px;fill:#555}"
+    ".datacard figure.changed{border:2px solid #d1711b}"
+    ".datacard table{border-collapse:collapse;margin:.5rem 0 1.5rem}"
+    ".datacard td,.datacard th{padding:.15rem .9rem .15rem 0;text-align:left}"
+    ".datacard .falls,.datacard .named{color:#a32;font-weight:600}"
+    ".datacard .warn{border:2px solid #a33;padding:.4rem .8rem}"
 )
 
 
@@ -30,26 +38,34 @@ def card_page(report: Mapping[str, Any]) -> str:
     Args:
         report: the JSON object of `fedlens card`.
     """
-    before = report["before"] or {"statistics": []}
-    old = {one["name"]: one for one in before["statistics"]}
-    named = {one["name"] for one in report["changes"] if one["named"]}
-    parts = [
-        "<h1>Data card</h1>",
-        _planted(report["planted"]),
-        f"<p>{escape(price_words(report))}</p>",
-        _verdicts(report["verdicts"]),
-        _changes(report["changes"], report["compared"]),
-        "<main>",
-        *(_figure(one, old.get(one["name"]), one["name"] in named) for one in report["statistics"]),
-        "</main>",
-        f"<p>{escape(error_words(report))}</p>",
-    ]
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{escape(POLICY)}">'
         f"<title>fedlens: data card</title><style>{_STYLE}</style></head>"
-        f"<body>{''.join(parts)}</body></html>\n"
+        f"<body><h1>Data card</h1>{card_body(report)}</body></html>\n"
     )
+
+
+def card_body(report: Mapping[str, Any]) -> str:
+    """What stands on the page, for another page to hold; it has its own style.
+
+    Raises:
+        KeyError, TypeError, ValueError: it is no report of a card.
+    """
+    before = report["before"] or {"statistics": []}
+    old = {one["name"]: one for one in before["statistics"]}
+    named = {one["name"] for one in report["changes"] if one["named"]}
+    parts = [
+        _planted(report["planted"]),
+        f"<p>{escape(price_words(report))}</p>",
+        _verdicts(report["verdicts"]),
+        _changes(report["changes"], report["compared"]),
+        '<div class="figures">',
+        *(_figure(one, old.get(one["name"]), one["name"] in named) for one in report["statistics"]),
+        "</div>",
+        f"<p>{escape(error_words(report))}</p>",
+    ]
+    return f'<style>{_CARD}</style><div class="datacard">{"".join(parts)}</div>'
 
 
 def price_words(report: Mapping[str, Any]) -> str:
@@ -108,7 +124,7 @@ def _changes(changes: Sequence[Mapping[str, Any]], compared: str) -> str:
         f"(Holm, {len(changes)} rows): equal people show any such row in at most 5 of 100 "
         "comparisons."
     )
-    title = f"<h2>What changed since {escape(compared)}</h2>"
+    title = f"<h2>What changed since {escape(PurePath(compared).name)}</h2>"
     return f"{title}<table>{head}{rows}</table><p>{note}</p>" if rows else ""
 
 

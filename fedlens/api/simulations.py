@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -274,8 +275,19 @@ def train(
     )
     run = Run(directory.path, store_url_of(directory, asked.store))
     run.keep(summary, directory)
+    _keep_card(run)
     directory.date_everything()
     return run
+
+
+def _keep_card(run: Run) -> None:
+    """Write the card of a run that released one, for the dashboard; it costs nothing."""
+    from fedlens.api.cards import read_card
+    from fedlens.server.config import needs
+
+    if run.config.providers(needs.CARD):
+        with suppress(WrongUse):  # one that says nothing is said to by `fedlens card`
+            read_card(run)
 
 
 def _check_transport(transport: str) -> None:
