@@ -27,7 +27,7 @@ def render_card(run: RunRecord) -> None:
         return
     st.markdown("#### Data card")
     try:
-        st.html(card_body(_read(path)))
+        st.html(card_body(_read(path), as_images=True))
     except (OSError, KeyError, TypeError, ValueError):
         st.warning(DAMAGED)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import PurePath
@@ -16,14 +17,18 @@ _STYLE = (
     "body{font:15px/1.45 system-ui,sans-serif;max-width:82rem;margin:1.5rem auto;padding:0 1rem;"
     "color:#222}"
 )
+_KINDS = {
+    "bar": 'fill="#1f5fa8"',
+    "was": 'fill="none" stroke="#d1711b" stroke-width="1.5"',
+    "err": 'stroke="#222"',
+}
+"""How bars, those of an earlier card, and errors are drawn."""
 _CARD = (
     ".datacard .figures{display:grid;gap:1rem;"
     "grid-template-columns:repeat(auto-fill,minmax(min(390px,100%),1fr))}"
     ".datacard figure{margin:0;border:1px solid #ddd;border-radius:6px;padding:.6rem}"
     ".datacard figcaption{color:#555;font-size:.86rem}.datacard figcaption b{font-size:1.02rem}"
-    ".datacard svg{max-width:100%}.datacard .bar{fill:#1f5fa8}"
-    ".datacard .was{fill:none;stroke:#d1711b;stroke-width:1.5}"
-    ".datacard .err{stroke:#222;stroke-width:1}.datacard text{font-size:9px;fill:#555}"
+    ".datacard svg,.datacard img{width:100%}"
     ".datacard figure.changed{border:2px solid #d1711b}"
     ".datacard table{border-collapse:collapse;margin:.5rem 0 1.5rem}"
     ".datacard td,.datacard th{padding:.15rem .9rem .15rem 0;text-align:left}"
@@ -46,8 +51,13 @@ def card_page(report: Mapping[str, Any]) -> str:
     )
 
 
-def card_body(report: Mapping[str, Any]) -> str:
+def card_body(report: Mapping[str, Any], *, as_images: bool = False) -> str:
     """What stands on the page, for another page to hold; it has its own style.
+
+    Args:
+        report: the JSON object of `fedlens card`.
+        as_images: draw histograms as images, for a page that takes no SVG inside; their bars then
+            say nothing where they are pointed at.
 
     Raises:
         KeyError, TypeError, ValueError: it is no report of a card.
@@ -61,7 +71,10 @@ def card_body(report: Mapping[str, Any]) -> str:
         _verdicts(report["verdicts"]),
         _changes(report["changes"], report["compared"]),
         '<div class="figures">',
-        *(_figure(one, old.get(one["name"]), one["name"] in named) for one in report["statistics"]),
+        *(
+            _figure(one, old.get(one["name"]), one["name"] in named, as_images)
+            for one in report["statistics"]
+        ),
         "</div>",
         f"<p>{escape(error_words(report))}</p>",
     ]
@@ -128,13 +141,19 @@ def _changes(changes: Sequence[Mapping[str, Any]], compared: str) -> str:
     return f"{title}<table>{head}{rows}</table><p>{note}</p>" if rows else ""
 
 
-def _figure(one: Mapping[str, Any], before: Mapping[str, Any] | None, changed: bool) -> str:
+def _figure(
+    one: Mapping[str, Any], before: Mapping[str, Any] | None, changed: bool, as_images: bool
+) -> str:
     told = f" · {escape(quantity_words(one))}" if one["quantity"] else ""
     of = "users" if one["of"] == "users" else "records"
+    picture = histogram_svg(one, before)
+    if as_images:
+        coded = base64.b64encode(picture.encode()).decode()
+        alt = escape(f"histogram of {one['name']}")
+        picture = f'<img src="data:image/svg+xml;base64,{coded}" alt="{alt}">'
     return (
         f"<figure class='{'changed' if changed else ''}'><figcaption><b>{escape(one['name'])}</b> "
-        f"(share of {of}){told}<br>{escape(one['says'])}</figcaption>"
-        f"{histogram_svg(one, before)}</figure>"
+        f"(share of {of}){told}<br>{escape(one['says'])}</figcaption>{picture}</figure>"
     )
 
 
@@ -167,27 +186,29 @@ def histogram_svg(one: Mapping[str, Any], before: Mapping[str, Any] | None = Non
                           f"{share:.1%} ± {half:.1%}"))  # fmt: skip
         low, high = (BASE - max(0.0, edge) / top * tall for edge in (share - half, share + half))
         at = f'x1="{middle:.1f}" x2="{middle:.1f}" y1="{low:.1f}" y2="{high:.1f}"'
-        parts.append(f'<line class="err" {at}/>')
+        parts.append(f'<line class="err" {_KINDS["err"]} {at}/>')
     for i, share in enumerate(old):
         parts.append(_bar(i * wide, wide, max(0.0, share) / top * tall, "was", ""))
-    parts.append(f'<text x="2" y="9">{top:.0%}</text>')
+    parts.append(f'<text x="2" y="9" fill="#555">{top:.0%}</text>')
     named = range(len(bins)) if len(bins) <= ALL_NAMED else (0, len(bins) // 2, len(bins) - 1)
     parts += [_label(i, wide, bins[i], len(bins)) for i in named]
     said = escape(f"histogram of {one['name']}")
     return (
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{said}">{"".join(parts)}</svg>'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
+        f'aria-label="{said}" font-family="sans-serif" font-size="9">{"".join(parts)}</svg>'
     )
 
 
 def _bar(left: float, wide: float, tall: float, kind: str, title: str) -> str:
     said = f"<title>{escape(title)}</title>" if title else ""
     return (
-        f'<rect class="{kind}" x="{left + 1:.1f}" y="{BASE - tall:.1f}" width="{wide - 2:.1f}" '
-        f'height="{tall:.1f}">{said}</rect>'
+        f'<rect class="{kind}" {_KINDS[kind]} x="{left + 1:.1f}" y="{BASE - tall:.1f}" '
+        f'width="{wide - 2:.1f}" height="{tall:.1f}">{said}</rect>'
     )
 
 
 def _label(place: int, wide: float, name: str, bins: int) -> str:
     anchor = "start" if place == 0 else "end" if place == bins - 1 else "middle"
     x = {"start": 0.0, "end": wide * bins}.get(anchor, (place + 0.5) * wide)
-    return f'<text x="{x:.1f}" y="{BASE + 14}" text-anchor="{anchor}">{escape(name)}</text>'
+    at = f'x="{x:.1f}" y="{BASE + 14}" text-anchor="{anchor}"'
+    return f'<text fill="#555" {at}>{escape(name)}</text>'
