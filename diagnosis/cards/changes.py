@@ -68,7 +68,7 @@ def _tested(now: Histogram, before: Histogram) -> Change:
     covariance = now.noise + before.noise + now.draw + before.draw
     errors = np.sqrt(np.diag(covariance))
     most = int(np.argmax(np.abs(difference) / errors))
-    chance = chance_of(difference, covariance)
+    chance = chance_of(difference, covariance, closed=now.statistic.closed)
     return Change(
         now.statistic.name,
         p_value=chance,
@@ -79,16 +79,17 @@ def _tested(now: Histogram, before: Histogram) -> Change:
     )
 
 
-def chance_of(difference: Floats, covariance: Floats) -> float:
+def chance_of(difference: Floats, covariance: Floats, *, closed: bool = True) -> float:
     """P-value of shares that differ so, where they would not but for normal errors.
 
     Args:
-        difference: [bins], adding up to 0.
-        covariance: [bins, bins], of rank bins − 1: the last bin follows from the others.
+        difference: [bins].
+        covariance: [bins, bins].
+        closed: whether differences add up to 0, so that the last one follows from the others.
     """
-    free = difference[:-1]
-    found = float(free @ np.linalg.solve(covariance[:-1, :-1], free))
-    return float(chdtrc(len(free), found))
+    free = len(difference) - closed
+    found = float(difference[:free] @ np.linalg.solve(covariance[:free, :free], difference[:free]))
+    return float(chdtrc(free, found))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -7,7 +7,7 @@ noise and M the mean of what users' cuts left of them (1 where nobody was cut or
 - of records: shares are H / (w M), moved alike so that they add up to 1. M is not known; it is the
   sum over bins, averaged over all statistics that send every bin. A user's pictures that are all
   alike are cut more, so such users count for less: shares are of pictures weighted so.
-- of users: shares are H / w of all enrolled users; the first bin has those who hold no records.
+- of users: shares are H / w of all enrolled users; what they leave of 1 holds no records.
 
 Two errors are kept apart. That of the noise is known. That of the draw of users, for whom these
 users stand for, is bounded: shares x of one user are a point of a simplex, where x xᵀ ≼ diag(x), so
@@ -51,7 +51,8 @@ class Histogram:
 
     statistic: Statistic
     shares: Floats
-    """[bins], adding up to 1; noise may take single ones out of [0, 1]."""
+    """[bins], adding up to 1 where the statistic is closed; noise may take single ones out of
+    [0, 1]."""
     noise: Floats
     """[bins, bins], covariance by the noise."""
     draw: Floats
@@ -87,26 +88,31 @@ class Histogram:
         return Quantity(says, share, share - half, share + half)
 
     def _median(self, reach: float) -> Quantity:
+        """Where as much lies below as above, of all that lies in the bins.
+
+        What lies below an edge less what lies above is linear in the shares, so its error is exact.
+        """
         bins = len(self.shares)
-        up_to = np.tril(np.ones((bins + 1, bins)), -1)
-        below = up_to @ self.shares
-        spread = np.einsum("ij,jk,ik->i", up_to, self.noise + self.draw, up_to)
+        sides = (np.tril(np.ones((bins + 1, bins)), -1) - 0.5) * 2
+        less = sides @ self.shares
+        spread = np.einsum("ij,jk,ik->i", sides, self.noise + self.draw, sides)
         half = reach * np.sqrt(np.clip(spread, 0, None))
+        less[0], less[-1] = -abs(less[0]), abs(less[-1])
         half[0] = half[-1] = 0.0  # nothing lies below the first edge, everything below the last
         edges = np.array(self.statistic.edges)
-        low, high = _first(edges, below + half), -_first(-edges[::-1], 1 - (below - half)[::-1])
-        rising = (np.maximum.accumulate(below) + np.minimum.accumulate(below[::-1])[::-1]) / 2
+        low, high = _first(edges, less + half), -_first(-edges[::-1], (half - less)[::-1])
+        rising = (np.maximum.accumulate(less) + np.minimum.accumulate(less[::-1])[::-1]) / 2
         value = min(high, max(low, _first(edges, rising)))
         return Quantity(f"median of {self.statistic.name}", value, low, high)
 
 
-def _first(edges: Floats, below: Floats) -> float:
-    """Where a line through the shares below the edges first reaches a half."""
-    at = int(np.argmax(below >= 0.5))
+def _first(edges: Floats, less: Floats) -> float:
+    """Where a line through numbers at the edges first reaches 0."""
+    at = int(np.argmax(less >= 0))
     if at == 0:
         return float(edges[0])
-    start, end = below[at - 1], below[at]
-    return float(edges[at - 1] + (edges[at] - edges[at - 1]) * (0.5 - start) / (end - start))
+    start, end = less[at - 1], less[at]
+    return float(edges[at - 1] + (edges[at] - edges[at - 1]) * -start / (end - start))
 
 
 @dataclass(frozen=True)
@@ -199,7 +205,7 @@ def _mass(mean: Floats, deviation: float, layout: CardLayout) -> tuple[float, fl
 
 
 def _implied(one: Statistic, own: Floats, noise: float) -> tuple[Floats, Floats]:
-    """Shares where the bin that is not sent is what the others leave, and their covariance."""
+    """Shares, of a bin that is not sent what the others leave, and their covariance."""
     shares, spread = np.zeros(one.bins), np.zeros((one.bins, len(own)))
     spread[list(one.sent), range(len(own))] = 1.0
     shares[list(one.sent)] = own
@@ -227,7 +233,7 @@ def _of_records(
 
 def _draw(shares: Floats, users: float) -> Floats:
     sound = np.clip(shares, 0.0, None)
-    sound = sound / max(sound.sum(), 1e-12)
+    sound = sound / max(sound.sum(), 1.0)
     found: Floats = (np.diag(sound) - np.outer(sound, sound)) / users
     return found
 

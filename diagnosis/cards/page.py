@@ -11,8 +11,8 @@ from typing import Any
 WIDTH, HEIGHT, BASE = 380, 120, 96
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 """No request leaves the page, and none of its texts runs."""
-ALL_NAMED = 10
-"""Bins up to which each has its name below; of more the first, the middle and the last."""
+LETTERS = 72
+"""As many fit below the bars; of longer names the first, the middle and the last are there."""
 _STYLE = (
     "body{font:15px/1.45 system-ui,sans-serif;max-width:82rem;margin:1.5rem auto;padding:0 1rem;"
     "color:#222}"
@@ -96,7 +96,8 @@ def error_words(report: Mapping[str, Any]) -> str:
     """What the error bars are, and what they leave out."""
     return (
         "Bars of records are means of users' shares, so a user with many records counts like one "
-        "with few. Error bars are 95% intervals, bin by bin: the noise, which is known, and a "
+        "with few; bars of users are of all enrolled, and what they leave holds no records. Error "
+        "bars are 95% intervals, bin by bin: the noise, which is known, and a "
         "bound of the chance by which these users were drawn from people like them. Not in them: "
         "records of a user beyond those that take part, and that users whose pictures are all "
         f"alike count for less (users' weight is {report['mass']:.0%} ± "
@@ -190,7 +191,8 @@ def histogram_svg(one: Mapping[str, Any], before: Mapping[str, Any] | None = Non
     for i, share in enumerate(old):
         parts.append(_bar(i * wide, wide, max(0.0, share) / top * tall, "was", ""))
     parts.append(f'<text x="2" y="9" fill="#555">{top:.0%}</text>')
-    named = range(len(bins)) if len(bins) <= ALL_NAMED else (0, len(bins) // 2, len(bins) - 1)
+    fits = sum(len(name) + 2 for name in bins) <= LETTERS
+    named = range(len(bins)) if fits else (0, len(bins) // 2, len(bins) - 1)
     parts += [_label(i, wide, bins[i], len(bins)) for i in named]
     said = escape(f"histogram of {one['name']}")
     return (

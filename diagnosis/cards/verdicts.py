@@ -21,6 +21,7 @@ from scipy.special import chdtri, chndtrinc, ndtri
 
 from fedlens.diagnosis.cards.changes import LEVEL, chance_of
 from fedlens.diagnosis.cards.estimates import Card, Histogram
+from fedlens.foundation.errors import WrongUse
 from fedlens.models.cards.expectations import Expectation
 
 Outcome = Literal["holds", "falls", "cannot tell"]
@@ -54,6 +55,11 @@ def judge(card: Card, expected: Sequence[Expectation]) -> tuple[Verdict, ...]:
 def _judged(card: Card, one: Expectation, level: float) -> Verdict:
     histogram = card[one.name]
     if one.sign == "=":
+        if not histogram.statistic.closed:
+            raise WrongUse(
+                f"expect {one.text!r}: shares of {one.name} are of all enrolled users and do not "
+                "add up: say what is expected of one of its bins, or of its median"
+            )
         return _even(histogram, one.text, level)
     found = histogram.quantity(one.place, -float(ndtri(level)))
     right, wrong = (found.high, found.low) if one.sign == "<" else (-found.low, -found.high)

@@ -40,7 +40,7 @@ class Statistic:
     """Whether users are counted, each in one bin, and not records."""
     implied: int | None = None
     """The bin that is not sent, because most are in it nearly everywhere: it is what the others
-    leave. Of users it is the first, where also those are who hold no records."""
+    leave, of users those who hold no records among them."""
     weight: float = 1.0
     """What a user's histogram is multiplied by before it is sent: its noise is as many times
     smaller, and it takes as much more of what a user may add."""
@@ -60,6 +60,11 @@ class Statistic:
     def sent(self) -> tuple[int, ...]:
         """The bins that are sent."""
         return tuple(i for i in range(self.bins) if i != self.implied)
+
+    @property
+    def closed(self) -> bool:
+        """Whether its shares add up to 1; else they leave out users who hold no records."""
+        return not self.of_users or self.implied is not None
 
     @property
     def numeric(self) -> bool:
@@ -120,8 +125,8 @@ def _log(low: float, high: float, bins: int) -> tuple[float, ...]:
 
 
 LEVELS = (1, 2, 3, 4, 6, 8, 11, 16, 23, 32, 45, 64, 91, 128, 181, 257)
-COUNTS = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 17, 33, 65, 129, 257)
-HELD = (0, 1, 2, 3, 5, 9, 17, 33, 65, 129, 257)
+COUNTS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 17, 33, 65, 129, 257)
+HELD = (1, 2, 3, 5, 9, 17, 33, 65, 129, 257)
 
 PICTURES = (
     Statistic("brightness", "mean brightness of a picture, 0 black to 1 white", _fine_at_ends(20)),
@@ -159,7 +164,6 @@ USERS = (
         tuple(map(float, HELD)),
         whole=True,
         of_users=True,
-        implied=0,
         weight=0.5,
     ),
     Statistic(
@@ -178,7 +182,6 @@ LARGEST_SHARE = Statistic(
     "share of a user's records in the user's commonest class",
     _even(0, 1, 10),
     of_users=True,
-    implied=0,
     weight=0.5,
 )
 USER_CLASSES = "user_classes"
@@ -209,7 +212,6 @@ def _user_classes(classes: int) -> Statistic:
         "classes that a user has records of",
         tuple(map(float, counts)),
         of_users=True,
-        implied=0,
         weight=0.5,
         whole=True,
     )

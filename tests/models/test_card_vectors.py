@@ -112,7 +112,7 @@ def test_a_users_bins_are_counted_by_hand():
         np.testing.assert_allclose(bins / cut, counted / 4, atol=1e-6)
     assert own["records"][1].nonzero().flatten().tolist() == [2]  # 3 to 4
     assert own["user_classes"][1].nonzero().flatten().tolist() == [2]  # 3
-    assert own["largest_share"][1].nonzero().flatten().tolist() == [4]  # 0.5 to 0.6
+    assert own["largest_share"][1].nonzero().flatten().tolist() == [5]  # 0.5 to 0.6
     assert float(own["duplicates"][1].abs().sum()) == 0.0
 
 

@@ -115,7 +115,8 @@ def test_holm_is_what_its_author_wrote():
         ("brightness > 0.5", "falls"),
         ("classes = uniform", "holds"),
         ("classes[0] < 60%", "holds"),
-        ("records = uniform", "falls"),
+        ("records < 4", "falls"),
+        ("records < 10", "holds"),
     ],
 )
 def test_verdicts_on_sound_people(people, text, outcome):
@@ -148,6 +149,8 @@ def test_what_a_card_has_not_is_refused_by_name(people):
         judge(card, parse_expectations("red < 1"))
     with pytest.raises(WrongUse, match=r"classes\[9\]: name one of its bins"):
         judge(card, parse_expectations("classes[9] < 1"))
+    with pytest.raises(WrongUse, match="do not add up"):
+        judge(card, parse_expectations("records = uniform"))
     with pytest.raises(WrongUse, match="classes: name one of its bins"):
         judge(card, parse_expectations("classes < 1"))
 
