@@ -26,7 +26,7 @@ from fedlens.diagnosis.cards.changes import compare_cards
 from fedlens.diagnosis.cards.estimates import Card, estimate_card
 from fedlens.models.cards.statistics import CardLayout, card_layout
 from fedlens.models.cards.vectors import card_vector
-from fedlens.server.config.tasks import CardConfig
+from fedlens.server.config.card import CardConfig
 from fedlens.server.config.tree import Config
 from fedlens.simulations.federation.apps import node_users
 

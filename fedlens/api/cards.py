@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fedlens.diagnosis.cards.changes import Change
     from fedlens.diagnosis.cards.estimates import Card
     from fedlens.diagnosis.cards.verdicts import Verdict
-    from fedlens.server.config.tasks import CardConfig
+    from fedlens.server.config.card import CardConfig
     from fedlens.server.config.tree import Config
     from fedlens.server.round.status import Progress
 

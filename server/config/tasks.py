@@ -352,16 +352,6 @@ def _a_question(value: str) -> str:
     return value
 
 
-def _expected(value: str) -> str:
-    from fedlens.models.cards.expectations import parse_expectations  # brings PyTorch
-
-    try:
-        parse_expectations(value)
-    except WrongUse as error:
-        raise ValueError(str(error)) from None
-    return value
-
-
 class ProbeConfig(TaskConfig):
     """A question with one bounded number a user for an answer; the mean over users is released.
 
@@ -408,36 +398,6 @@ class ProbeConfig(TaskConfig):
         return self.model
 
 
-class CardConfig(TaskConfig):
-    """A data card: histograms of what users' pictures are like, as one noised sum.
-
-    It needs no label, and nothing needs it: its sums say by themselves what people know from data
-    profilers. User mode alone.
-    """
-
-    provides = frozenset({needs.CARD})
-    of_all_users = True
-
-    kind: Literal["card"] = "card"
-    noise_multiplier: NoiseMultiplier = 11.3
-    clipping_norm: Positive = 2.52
-    """C: L2 bound of a user's histograms together. None reaches 2.52 (2.42 without labels), so none
-    is cut by it: those of pictures are cut to 2 together before."""
-    expect: Annotated[str, AfterValidator(_expected)] = ""
-    """What is expected of the data, such as ``classes = uniform, duplicates < 2%``; `fedlens card`
-    says of each whether it holds, and its exit status does. Empty: nothing."""
-
-    @property
-    def released(self) -> str:
-        """What the ledger says that a round releases."""
-        return "data card"
-
-    @property
-    def positive(self) -> bool:
-        """Histograms have no number below 0."""
-        return True
-
-
 @dataclass(frozen=True)
 class TaskKind:
     """A kind of task, as configurations and the server know it."""
@@ -453,7 +413,6 @@ WGAN = TaskKind(WganConfig, "fedlens.server.tasks.wgan:WganTask")
 ANNOTATOR = TaskKind(AnnotatorConfig, "fedlens.server.tasks.annotator:AnnotatorTask")
 PRIVATIZER = TaskKind(PrivatizerTaskConfig, "fedlens.server.tasks.privatizer:PrivatizerTask")
 PROBING = TaskKind(ProbeConfig, "fedlens.server.tasks.probe:ProbeTask")
-CARD = TaskKind(CardConfig, "fedlens.server.tasks.card:CardTask")
 
 TASK_KINDS: Registry[TaskKind] = Registry(
     "kind of task",
@@ -466,7 +425,7 @@ TASK_KINDS: Registry[TaskKind] = Registry(
         "frequencies": "fedlens.server.config.tasks:FREQUENCIES",
         "moments": "fedlens.server.config.tasks:MOMENTS",
         "probe": "fedlens.server.config.tasks:PROBING",
-        "card": "fedlens.server.config.tasks:CARD",
+        "card": "fedlens.server.config.card:CARD",
     },
 )
 

@@ -21,6 +21,7 @@ READS = re.compile(
 )
 OWN = (
     "dashboard/faults/", "dashboard/jobs.py", "dashboard/labelling/students.py",
+    "dashboard/summary/data_card.py",
     "diagnosis/steps.py", "diagnosis/stored_answers.py", "diagnosis/stored_changes.py",
     "fedlens/api/runs.py",
     "fedlens/cli/budget.py", "fedlens/deploy/submitting.py", "foundation/logs.py",

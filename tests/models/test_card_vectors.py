@@ -17,7 +17,7 @@ from fedlens.models.cards.measures import copies, measure_pictures
 from fedlens.models.cards.statistics import RECORDS_NORM, card_layout
 from fedlens.models.cards.vectors import card_vector
 from fedlens.models.shapes import from_pixels
-from fedlens.server.config.tasks import CardConfig
+from fedlens.server.config.card import CardConfig
 
 GREY, COLOUR = (1, 28, 28), (3, 32, 32)
 
