@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from fedlens.models.shapes import ImageShape
 
@@ -39,8 +41,8 @@ class Statistic:
     of_users: bool = False
     """Whether users are counted, each in one bin, and not records."""
     implied: int | None = None
-    """The bin that is not sent, because most are in it nearly everywhere: it is what the others
-    leave, of users those who hold no records among them."""
+    """The first or the last bin, where it is not sent, because most are in it nearly everywhere: it
+    is what the others leave, of users those who hold no records among them."""
     weight: float = 1.0
     """What a user's histogram is multiplied by before it is sent: its noise is as many times
     smaller, and it takes as much more of what a user may add."""
@@ -82,6 +84,17 @@ class CardLayout:
     """The statistics of a card of some kind of data."""
 
     statistics: tuple[Statistic, ...]
+    """Those of records come first."""
+
+    @cached_property
+    def of_records(self) -> int:
+        """How many statistics are of records."""
+        return sum(not one.of_users for one in self.statistics)
+
+    @cached_property
+    def inner_edges(self) -> tuple[Tensor, ...]:
+        """The edges between the bins of each statistic, float32 [bins - 1]."""
+        return tuple(torch.tensor(one.edges[1:-1]) for one in self.statistics)
 
     @cached_property
     def places(self) -> dict[str, slice]:

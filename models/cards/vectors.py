@@ -24,39 +24,41 @@ def card_vector(images: Tensor, labels: Tensor, present: Tensor, layout: CardLay
     shares = present.float() / present.sum().clamp(min=1)
     numbers = {**measure_pictures(images), "classes": labels.float()}
     numbers |= _numbers_of_user(images, labels, present, layout.classes)
-    of_records = [one for one in layout.statistics if not one.of_users]
-    of_users = [one for one in layout.statistics if one.of_users]
-    if layout.statistics != (*of_records, *of_users):
-        raise ValueError("statistics of records come first")
-    records = torch.cat([shares @ _rows(one, numbers[one.name]) for one in of_records])
+    found = [
+        _rows(one, numbers[one.name], inner)
+        for one, inner in zip(layout.statistics, layout.inner_edges, strict=True)
+    ]
+    split = layout.of_records
+    records = torch.cat([shares @ rows for rows in found[:split]])
     records = records * (RECORDS_NORM / records.norm().clamp(min=RECORDS_NORM))
-    there = present.any().float()
-    users = [there * _rows(one, numbers[one.name].view(1))[0] for one in of_users]
-    return torch.cat([records, *users])
+    return torch.cat([records, *(present.any() * rows[0] for rows in found[split:])])
 
 
-def _rows(statistic: Statistic, numbers: Tensor) -> Tensor:
-    """The bins that are sent, times the statistic's weight, of numbers [n] or shares [n, bins]."""
-    rows = numbers if numbers.dim() == 2 else one_hot(_bins(statistic, numbers), statistic.bins)
-    return statistic.weight * rows[:, list(statistic.sent)]
+def _rows(statistic: Statistic, numbers: Tensor, inner: Tensor) -> Tensor:
+    """The bins that are sent, times the statistic's weight, of numbers [n] or shares [n, bins].
 
-
-def _bins(statistic: Statistic, numbers: Tensor) -> Tensor:
-    inner = torch.tensor(statistic.edges[1:-1], device=numbers.device)
-    return torch.bucketize(numbers.contiguous(), inner, right=True)
+    ``inner`` are the edges between the bins.
+    """
+    shares = numbers
+    if numbers.dim() == 1:
+        places = torch.bucketize(numbers.contiguous(), inner.to(numbers.device), right=True)
+        shares = one_hot(places, statistic.bins)
+    first, last = statistic.implied == 0, statistic.implied == statistic.bins - 1
+    return statistic.weight * shares[:, int(first) : statistic.bins - int(last)]
 
 
 def _numbers_of_user(
     images: Tensor, labels: Tensor, present: Tensor, classes: int
 ) -> dict[str, Tensor]:
+    """Of the user's records together, [1] each."""
     exact, near = copies(images, present)
     enough = COPIED * present[: len(exact)].sum()
     few_exact, few = exact.sum() < enough, exact.sum() + near.sum() < enough
     places = labels.clamp(0, classes - 1)
     held = torch.zeros(classes, device=labels.device).scatter_add_(0, places, present.float())
     return {
-        "records": held.sum(),
-        "duplicates": 1.0 + few_exact.float() - 2.0 * few.float(),  # exact 1, nearly 2, none 0
-        "user_classes": (held > 0).sum().float(),
-        "largest_share": held.max() / held.sum().clamp(min=1),
+        "records": held.sum().view(1),
+        "duplicates": (1.0 + few_exact.float() - 2.0 * few.float()).view(1),  # exact 1, nearly 2
+        "user_classes": (held > 0).sum().float().view(1),
+        "largest_share": (held.max() / held.sum().clamp(min=1)).view(1),
     }
