@@ -18,6 +18,7 @@ KINDS = {
     "privatizer": "Privatizer",
     "frequencies of images": "Privatizer: where frequencies lie",
     "moments of images": "Privatizer: moments of images",
+    "data card": "Data card",
     "critic": "Critic",
 }
 """By a word of what a mechanism released: the task's words, the most special first."""

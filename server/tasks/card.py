@@ -23,7 +23,7 @@ class CardTask(ServerTask):
 
     Raises:
         ConfigError: the run protects records, or looks through a filter, whose pictures are not
-            the users'.
+            the users'; or users are drawn, whose number would be another error of every bar.
     """
 
     def __init__(self, context: TaskContext) -> None:
@@ -33,6 +33,11 @@ class CardTask(ServerTask):
         where = f"tasks.{context.name}"
         if context.config.privacy.unit != "user":
             raise ConfigError(f"{where}: a card is of users, set privacy.unit = 'user'")
+        if self._settings.sampling_rate < 1:
+            raise ConfigError(
+                f"{where}.sampling_rate = {self._settings.sampling_rate!r} cannot be used: a card "
+                "asks everyone, set 1.0"
+            )
         if context.config.privatizer.active:
             raise ConfigError(
                 f"{where}: a card is of pictures as they are, set privatizer.kind = 'none'"

@@ -7,6 +7,7 @@ import re
 from html.parser import HTMLParser
 
 import pytest
+from tiny import TINY
 
 import fedlens
 from fedlens.accountant.ledger.ledger import Ledger
@@ -105,6 +106,23 @@ def test_a_card_of_a_presets_users_carries_out_none_of_its_tasks(tmp_path, capsy
     words = ["--preset", "demo", *CLEAR, "--out", str(tmp_path / "demo")]
     assert asked(capsys, *words)[0] == 0
     assert len(Ledger.verify(tmp_path / "demo" / "ledger.jsonl")) == 1
+
+
+def test_data_without_labels_have_a_card_without_classes(tmp_path, capsys):
+    words = [*CLEAR, "--set", "data.labels=none", "--out", str(tmp_path / "none")]
+    status, found = asked(capsys, *words)
+    names = {one["name"] for one in found["statistics"]}
+    assert status == 0 and len(names) == 14
+    assert not names & {"classes", "user_classes", "largest_share"}
+
+
+def test_a_card_in_a_schedule_is_kept_beside_what_was_trained(tmp_path, capsys):
+    words = ["simulate", "--preset", "demo", "--no-student", "--out", str(tmp_path / "both")]
+    tiny = [f"{key}={value}" for key, value in TINY.items()]
+    tiny += ["schedule=critic card", "tasks.card.kind=card", "tasks.card.noise_multiplier=0.2"]
+    assert main([*words, *(word for one in tiny for word in ("--set", one))]) == 0
+    kept = json.loads((tmp_path / "both" / "card.json").read_text())
+    assert kept["spent"] > kept["epsilon"] > 0 and len(kept["statistics"]) == 17
 
 
 @pytest.mark.parametrize(

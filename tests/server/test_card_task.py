@@ -94,6 +94,8 @@ def test_records_and_filters_are_refused(run_small):
     record = {"privacy__unit": "record", "privacy__delta": 1e-5, "data__records_per_node": 100}
     with pytest.raises(ConfigError, match=r"tasks\.card: a card is of users"):
         run_small(config_of(**record))
+    with pytest.raises(ConfigError, match=r"sampling_rate = 0\.5 cannot be used"):
+        run_small(config_of(tasks__card__sampling_rate=0.5), "drawn")
     with pytest.raises(ConfigError, match="not of all"):
         config_of(aggregation__trimmed_share=0.1, data__nodes=10)
     with pytest.raises(ConfigError, match=r"tasks\.card\.expect"):
