@@ -27,7 +27,6 @@ from fedlens.server.run.directory import RunDirectory, RunDirectoryError
 from fedlens.server.training import Outcome, train
 from fedlens.simulations.federation.apps import client_app, simulated_federation
 from fedlens.simulations.federation.labels import real_test_set
-from fedlens.simulations.plots.run import contact_sheet, plot_run
 from fedlens.simulations.run_artifacts import (
     as_devices_send,
     kept_leakage,
@@ -156,7 +155,7 @@ def simulate(
             for purpose in SHEETS
             if purpose in batches
         }
-        if outcome.rounds:
+        if outcome.rounds > 1:  # of one round there is no line to draw
             plots = draw_plots(store, directory, outcome.run_id)
         own = taught = None
         measured = student and is_measurable(config)
@@ -222,6 +221,8 @@ def draw_sheet(
     Raises:
         RunDirectoryError: there is none.
     """
+    from fedlens.simulations.plots.run import contact_sheet  # a card or a probe needs no plots
+
     batch = last_batch(store, run_id, purpose, round_number)
     images, labels = stored_samples(store, SampleFilter(batch_id=batch.batch_id))
     own = SHEETS.get(purpose, f"{purpose}.png") if round_number is None else ""
@@ -239,6 +240,8 @@ def draw_sheet(
 @timed("pictures")
 def draw_plots(store: Store, directory: RunDirectory, run_id: str) -> str:
     """Write the plot of both ε and the losses; returns its path."""
+    from fedlens.simulations.plots.run import plot_run
+
     target = directory.path / "pictures" / "privacy.png"
     plot_run(store.rounds(run_id), target)
     return str(target)

@@ -173,7 +173,8 @@ def _print(summary: Summary, tests: str) -> None:
     if not summary.whole:
         say(f"  NOT EVERYONE    {summary.covered}")
     _print_samples(summary)
-    say(f"  plots           {summary.plots}")
+    if summary.plots is not None:
+        say(f"  plots           {summary.plots}")
     say(f"  store           {summary.store}")
     if not summary.private:
         say("  guarantee       none; the figures below protect no user")

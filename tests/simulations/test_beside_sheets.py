@@ -10,6 +10,7 @@ from PIL import Image
 
 from fedlens.server.run.directory import RunDirectory
 from fedlens.simulations import engine
+from fedlens.simulations.plots import run as plots
 from fedlens.simulations.plots.beside import LACKING, Sheet, draw_beside
 from fedlens.store import BatchRecord, LedgerRow, RunRecord, SampleRecord, open_store
 
@@ -56,9 +57,9 @@ def test_a_round_s_sheet_leaves_the_run_s_own_and_its_figures_are_rounded_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     captions: list[str] = []
-    draw = engine.contact_sheet
+    draw = plots.contact_sheet
     monkeypatch.setattr(
-        engine, "contact_sheet", lambda *a, **k: (captions.append(k["caption"]), draw(*a, **k))
+        plots, "contact_sheet", lambda *a, **k: (captions.append(k["caption"]), draw(*a, **k))
     )
     (tmp_path / "run").mkdir()
     directory = RunDirectory(tmp_path / "run")
