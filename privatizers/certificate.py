@@ -29,12 +29,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
-from scipy.special import xlogy
 
 from fedlens.accountant.dp.profiles import gaussian_epsilon
-from fedlens.privatizers.noise_field import LENGTH, OWN
 from fedlens.privatizers.networks.information import InformationError, gaussian_capacity
+from fedlens.privatizers.noise_field import LENGTH, OWN
 
 _STEPS = 60  # Of a bisection of [0, 1]: to 1e-18
 
@@ -54,10 +52,10 @@ class Releases:
     size: int
     codes: NDArray[np.float64] = field(init=False)
     nats: float = field(init=False, default=0.0)
-    _root: NDArray[np.float64] = field(init=False, repr=False)
+    _inverse: NDArray[np.float64] = field(init=False, repr=False)  # of K's Cholesky root
 
     def __post_init__(self) -> None:
-        self.codes, self._root = np.empty((0, self.size)), np.empty((0, 0))
+        self.codes, self._inverse = np.empty((0, self.size)), np.empty((0, 0))
 
     @classmethod
     def after(
@@ -71,7 +69,7 @@ class Releases:
         found = cls(radius, codes.shape[1])
         found.codes, found.nats = codes, nats
         if len(near):
-            found._root = np.linalg.cholesky(near)
+            found._inverse = np.linalg.inv(np.linalg.cholesky(near))
         return found
 
     def cost(self, code: NDArray[np.float64], near: NDArray[np.float64]) -> float:
@@ -81,16 +79,16 @@ class Releases:
             code: float64 [k], of the record.
             near: correlation of its noise with that of each release before, float64 [n].
         """
-        return self._cost(code, near, self._solved(near))
+        return self._cost(code, near, self._inverse @ near)
 
     def add(self, code: NDArray[np.float64], near: NDArray[np.float64]) -> float:
         """Count a release; what it cost, as :meth:`cost` says."""
-        half = self._solved(near)
-        cost, count = self._cost(code, near, half), len(self.codes)
-        root = np.zeros((count + 1, count + 1))
-        root[:count, :count], root[count, :count] = self._root, half
-        root[count, count] = math.sqrt(1 - half @ half)
-        self._root = root
+        half, count = self._inverse @ near, len(self.codes)
+        cost, left = self._cost(code, near, half), math.sqrt(1 - half @ half)
+        grown = np.zeros((count + 1, count + 1))
+        grown[:count, :count], grown[count, count] = self._inverse, 1 / left
+        grown[count, :count] = -half @ self._inverse / left
+        self._inverse = grown
         self.codes = np.vstack([self.codes, code]) if count else code[None]
         self.nats += cost
         return cost
@@ -108,15 +106,10 @@ class Releases:
         self, code: NDArray[np.float64], near: NDArray[np.float64], half: NDArray[np.float64]
     ) -> float:
         """τ² with the weights of ordinary kriging."""
-        ones = self._solved(np.ones(len(near)))
-        weights = self._solved(half + ones * (1 - ones @ half) / (ones @ ones), trans=1)
-        places, noises = code - weights @ self.codes, self._root.T @ weights
-        noise = 1 - 2 * weights @ near + noises @ noises
-        return float(noise + places @ places / self.size)
-
-    def _solved(self, right: NDArray[np.float64], trans: int = 0) -> NDArray[np.float64]:
-        found: NDArray[np.float64] = solve_triangular(self._root, right, lower=True, trans=trans)
-        return found if len(right) else np.empty(0)
+        ones = self._inverse.sum(1)
+        white = half + ones * (1 - ones @ half) / (ones @ ones)
+        places = code - (self._inverse.T @ white) @ self.codes
+        return float(1 - 2 * white @ half + white @ white + places @ places / self.size)
 
 
 def nats_of_burst(radius: float, size: int, count: int, spread: float) -> float:
@@ -163,7 +156,7 @@ def best_accuracy(nats: float, shares: Sequence[float]) -> float:
         InformationError: the shares are none, or ``nats`` is negative.
     """
     prior = _checked(nats, shares)
-    unknown = float(-xlogy(prior, prior).sum()) - nats
+    unknown = float(-(prior * np.log(prior)).sum()) - nats
     if unknown <= 0:
         return 1.0
     others = math.log(len(prior) - 1) if len(prior) > 2 else 0.0
@@ -192,15 +185,19 @@ def _checked(nats: float, shares: Sequence[float]) -> NDArray[np.float64]:
     prior = np.asarray(shares, dtype=np.float64)
     if nats < 0 or len(prior) < 2 or not (prior > 0).all() or not math.isclose(prior.sum(), 1):
         raise InformationError(
-            f"nats={nats:g} must be at least 0 and shares={prior.tolist()[:5]} two or more positive "
-            "numbers that add up to 1"
+            f"nats={nats:g} must be at least 0 and shares={prior.tolist()[:5]} two or more "
+            "positive numbers that add up to 1"
         )
     return prior
 
 
 def _coin(share: float) -> float:
-    return float(-xlogy(share, share) - xlogy(1 - share, 1 - share))
+    return -_weighed_log(share, share) - _weighed_log(1 - share, 1 - share)
 
 
 def _divergence(share: float, prior: float) -> float:
-    return float(xlogy(share, share / prior) + xlogy(1 - share, (1 - share) / (1 - prior)))
+    return _weighed_log(share, share / prior) + _weighed_log(1 - share, (1 - share) / (1 - prior))
+
+
+def _weighed_log(weight: float, value: float) -> float:
+    return weight * math.log(value) if weight else 0.0

@@ -72,8 +72,8 @@ class ReleaseBudget:
             if whole and not all(fits):
                 raise WrongUse(
                     f"{fits.count(False)} of {len(fits)} records do not fit the budget of "
-                    f"{told.limit:g} nats, of which {told.spent_before:.1f} were spent; nothing was "
-                    f"released. Release fewer, or set --budget anew ({self.path})"
+                    f"{told.limit:g} nats, of which {told.spent_before:.1f} were spent; "
+                    f"nothing was released. Release fewer, or set --budget anew ({self.path})"
                 )
             write_durably(self.path, told.to_bytes(), private=True)
             return fits

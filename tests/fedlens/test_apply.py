@@ -17,7 +17,7 @@ import torch
 from PIL import Image
 
 from fedlens.api import privatizer
-from fedlens.api.filter_noise import AT_ONCE, Releaser, KeyedNoise, system_noise, system_normal
+from fedlens.api.filter_noise import AT_ONCE, KeyedNoise, Releaser, system_noise, system_normal
 from fedlens.cli import main
 from fedlens.privatizers.attacks.filter_files import RecordUnits, save_filter
 from fedlens.privatizers.networks.masks import MaskFilter
