@@ -10,6 +10,7 @@ A network may offer:
   release is computed from, its noise included.
 - ``decoded(code)``: the release without the noise that is added to it, of codes [n, k].
 - ``output_noise_std``, ``low``, ``high``: of the noise that is added then, and what it is cut to.
+- ``radius`` and ``coded``: a limit of the clean code's length, and k numbers of noise in front.
 - ``repeats_noise``: True where a device gives one record the same noise whenever it releases it.
 """
 
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import torch
 from torch import Tensor, nn
 
 Channel = Callable[..., Tensor]
@@ -37,3 +39,17 @@ def decoder_of(filter_: nn.Module) -> Channel | None:
 def noise_repeats(filter_: nn.Module) -> bool:
     """Whether a record that is released again goes out with the noise that it had."""
     return bool(getattr(filter_, "repeats_noise", False))
+
+
+def radius_of_codes(filter_: nn.Module) -> float | None:
+    """r, that none of the filter's codes is longer than; None where none has such a limit."""
+    found: float | None = getattr(filter_, "radius", None)
+    return found if getattr(filter_, "coded", 0) and channel_of(filter_) else None
+
+
+@torch.no_grad()
+def clean_codes(filter_: nn.Module, records: Tensor) -> Tensor:
+    """Codes float32 [n, k] of records [n, ...] without their noise: for the device alone."""
+    shape: tuple[int, ...] = filter_.noise_shape  # type: ignore[assignment]
+    found: Tensor = filter_.channel(records, records.new_zeros(len(records), *shape))  # type: ignore[operator]
+    return found

@@ -12,11 +12,13 @@ take the noise off again: it comes from the operating system (:func:`device_key`
 the device, and is kept as long as records may be released again.
 
 Two records that differ in a single bit have independent noises. A device that releases *similar*
-records of one thing (the frames of a video, a picture compressed anew) releases it several times,
-and no key helps there. Equal records have equal releases, and show that they are equal.
+records of one thing (the frames of a video, a picture compressed anew) so releases it several
+times; filters with a code of bounded length have noise that these share
+(:mod:`fedlens.privatizers.noise_field`). Equal records have equal releases, and show that they are
+equal.
 
 A key is for *one* filter: with one for two, a record has one noise behind both, and the difference
-of its releases is free of it. `fedlens.api.filter_noise.keyed_noise` derives a key for each, of
+of its releases is free of it. `fedlens.api.filter_noise.KeyedNoise` derives a key for each, of
 every bit of its numbers. So **who supplies filters can have a record's noise drawn anew**: ten
 filters that differ in the last bit of one weight release a record with ten independent noises,
 which average like any ten. What a code certifies holds for each filter by itself; a device that
@@ -32,6 +34,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fedlens.privatizers.protocol import PrivatizerError
@@ -57,19 +60,36 @@ def record_noise(key: bytes, record: Tensor, shape: Sequence[int]) -> Tensor:
     Raises:
         PrivatizerError: the key is shorter or longer, or the record is not finite float32.
     """
+    check_key(key)
+    if record.dtype != torch.float32 or not bool(torch.isfinite(record).all()):
+        raise PrivatizerError(
+            f"record is {record.dtype} or not finite; give finite float32, as the filter takes it"
+        )
+    found = normals(key, _digest(key, record), math.prod(shape)).astype(np.float32)
+    return torch.from_numpy(found).reshape(tuple(shape))
+
+
+def normals(key: bytes, label: bytes, count: int) -> NDArray[np.float64]:
+    """``count`` independent N(0, 1), float64: the same for the same key and label.
+
+    Raises:
+        PrivatizerError: the key is shorter than 32 or longer than 64 bytes.
+    """
+    check_key(key)
+    return _box_muller(_uniforms(key, label, count + count % 2))[:count]
+
+
+def check_key(key: bytes) -> None:
+    """Refuse what is no key.
+
+    Raises:
+        PrivatizerError: it is shorter than 32 or longer than 64 bytes.
+    """
     if not KEY_BYTES <= len(key) <= BLOCK:
         raise PrivatizerError(
             f"key has {len(key)} bytes; give {KEY_BYTES} to {BLOCK} secret ones, as device_key() "
             "makes them"
         )
-    if record.dtype != torch.float32 or not bool(torch.isfinite(record).all()):
-        raise PrivatizerError(
-            f"record is {record.dtype} or not finite; give finite float32, as the filter takes it"
-        )
-    count = math.prod(shape)
-    uniform = _uniforms(key, _digest(key, record), count + count % 2)
-    normals = _box_muller(uniform)[:count].astype(np.float32)
-    return torch.from_numpy(normals).reshape(tuple(shape))
 
 
 def records_noise(key: bytes, records: Tensor, shape: Sequence[int]) -> Tensor:
@@ -88,7 +108,7 @@ def _digest(key: bytes, record: Tensor) -> bytes:
     return digest.digest()
 
 
-def _uniforms(key: bytes, digest: bytes, count: int) -> np.ndarray:
+def _uniforms(key: bytes, digest: bytes, count: int) -> NDArray[np.float64]:
     """Float64 [count] in (0, 1): 53 bits each, never 0 or 1."""
     blocks = -(-8 * count // BLOCK)
     stream = b"".join(
@@ -99,7 +119,10 @@ def _uniforms(key: bytes, digest: bytes, count: int) -> np.ndarray:
     return (bits.astype(np.float64) + 0.5) / 2.0**53
 
 
-def _box_muller(uniform: np.ndarray) -> np.ndarray:
+def _box_muller(uniform: NDArray[np.float64]) -> NDArray[np.float64]:
     first, second = uniform[0::2], uniform[1::2]
     lengths, angles = np.sqrt(-2 * np.log(first)), 2 * np.pi * second
-    return np.stack([lengths * np.cos(angles), lengths * np.sin(angles)], 1).ravel()
+    pairs: NDArray[np.float64] = np.stack(
+        [lengths * np.cos(angles), lengths * np.sin(angles)], 1
+    ).ravel()
+    return pairs

@@ -6,7 +6,7 @@ import hashlib
 import math
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +14,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from fedlens.api.release_budget import ENDING, ReleaseBudget, checked_limit
 from fedlens.foundation.errors import WrongUse
 from fedlens.foundation.files import make_folder_durably, write_durably
 from fedlens.models.shapes import as_pixels, from_pixels
+from fedlens.privatizers.channels import clean_codes, radius_of_codes
 from fedlens.privatizers.classifiers import noise_shape_of
+from fedlens.privatizers.noise_field import NoiseField
 from fedlens.privatizers.record_noise import BLOCK, KEY_BYTES, device_key, records_noise
 
 # Standard normal noise from the operating system's random bits, for records that are released.
@@ -57,12 +60,14 @@ class Releaser:
         shape: of one record: (channels, side, side) of pictures, (steps, 1) of series.
         unit: what an entry of a series is multiplied with to be in the units it is read in.
         noise: the source.
+        budget: what counts releases before they are made; None where nothing does.
     """
 
     network: nn.Module
     shape: tuple[int, ...]
     unit: float
     noise: NoiseSource
+    budget: ReleaseBudget | None = None
 
     @property
     def of_series(self) -> bool:
@@ -76,14 +81,25 @@ class Releaser:
         found = []
         for part in torch.split(records, AT_ONCE):
             noise = self.noise(part, shape) if shape else part.new_zeros(len(part), 0)
-            filled = [torch.cat([one, one[:1].expand(AT_ONCE - len(one), *one.shape[1:])])
-                      for one in (part, noise)]  # fmt: skip
-            found.append(self.network(*filled, None)[: len(part)])
+            found.append(self.network(_filled(part), _filled(noise), None)[: len(part)])
         return torch.cat(found)
 
     def release_pixels(self, pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """Released pictures of pictures, both uint8 [n, c, side, side]."""
         return as_pixels(self.release(from_pixels(pixels)))
+
+    def admit_pixels(self, pixels: NDArray[np.uint8], *, whole: bool) -> NDArray[np.bool_]:
+        """Which of pictures uint8 [n, c, side, side] the budget lets go: all, where there is none.
+
+        They are counted as released. With ``whole`` all are, or none.
+
+        Raises:
+            WrongUse: ``whole``, and one does not fit; or the count's file cannot be used.
+        """
+        if self.budget is None or not isinstance(self.noise, KeyedNoise):
+            return np.ones(len(pixels), dtype=bool)
+        records = from_pixels(pixels)
+        return np.array(self.budget.take(records, self.noise.codes(records), whole=whole))
 
     def release_series(self, series: NDArray[np.float64]) -> NDArray[np.float32]:
         """Released series of series, both [n, T], in the units that they are read in."""
@@ -107,21 +123,85 @@ def system_noise(records: Tensor, shape: tuple[int, ...]) -> Tensor:
     return system_normal(len(records), *shape)
 
 
-def keyed_noise(network: nn.Module, key: bytes) -> NoiseSource:
+class KeyedNoise:
     """Noise of each record that follows from a device's secret, the filter and the record.
 
     The same record behind the same filter always has the same noise, so a second release tells
-    nothing that the first did not. Another filter has another noise, were it only another limit of
-    the same weights: with one for both, the difference of two releases would be free of it.
+    nothing that the first did not. Behind a filter with codes of bounded length near records have
+    noise that is nearly the same (:mod:`fedlens.privatizers.noise_field`). Another filter has
+    another noise, were it only another limit of the same weights: with one for both, the
+    difference of two releases would be free of it.
+
+    Attributes:
+        field: of the filter's codes; None where they have no bound.
+        radius: that bound.
+
+    Args:
+        network: the filter, in evaluation mode.
+        key: of the device, 32 bytes or more (64 at most).
     """
+
+    def __init__(self, network: nn.Module, key: bytes) -> None:
+        self.network, self._key = network, _key_of(network, key)
+        self.radius = radius_of_codes(network)
+        self.field = None if self.radius is None else NoiseField(self._key, int(network.coded))  # type: ignore[arg-type]
+
+    def __call__(self, records: Tensor, shape: tuple[int, ...]) -> Tensor:
+        """Noise [n, *shape] of records [n, ...], standard normal."""
+        noise = records_noise(self._key, records, shape)
+        if self.field is not None:
+            noise[:, : self.field.size] = self.field.noise(self.codes(records), records)
+        return noise
+
+    def codes(self, records: Tensor) -> Tensor:
+        """Clean codes float32 [n, k] of records [n, ...]: they stay on the device."""
+        parts = torch.split(records, AT_ONCE)
+        return torch.cat([clean_codes(self.network, _filled(one))[: len(one)] for one in parts])
+
+
+def keyed_releaser(releaser: Releaser, path: Path, secret: bytes, limit: float | None) -> Releaser:
+    """The releaser with noise of a device's secret, and a count where a budget is or was set.
+
+    Args:
+        releaser: of any noise.
+        path: of the key; the count lies beside it.
+        secret: the key.
+        limit: a budget to set, in nats; None for the one that was set before, if any.
+
+    Raises:
+        WrongUse: the filter has no certificate to count with, or the budget is none.
+    """
+    noise, told = KeyedNoise(releaser.network, secret), path.with_name(path.name + ENDING)
+    if checked_limit(limit) is None and not told.exists():
+        return replace(releaser, noise=noise)
+    if noise.field is None or noise.radius is None:
+        raise WrongUse(
+            f"--key {path}: counts nats, and this filter certifies none: its codes have no "
+            "bound. Take a filter of method alpha, or another key without --budget"
+        )
+    return replace(
+        releaser, noise=noise, budget=ReleaseBudget(told, noise.field, noise.radius, limit)
+    )
+
+
+def shares_noise(releaser: Releaser) -> bool:
+    """Whether near records go out with noise that is nearly the same."""
+    return isinstance(releaser.noise, KeyedNoise) and releaser.noise.field is not None
+
+
+def _key_of(network: nn.Module, key: bytes) -> bytes:
+    """The key for a filter, of every bit of its numbers."""
     digest = hashlib.blake2b(key=key, person=b"filter")
     for name, module in network.named_modules():
         digest.update(repr((name, type(module).__qualname__, _settings(module))).encode())
     for name, value in sorted(network.state_dict().items()):
         digest.update(repr((name, str(value.dtype), tuple(value.shape))).encode())
         digest.update(value.detach().cpu().contiguous().numpy().tobytes())
-    own = digest.digest()
-    return lambda records, shape: records_noise(own, records, shape)
+    return digest.digest()
+
+
+def _filled(part: Tensor) -> Tensor:
+    return torch.cat([part, part[:1].expand(AT_ONCE - len(part), *part.shape[1:])])
 
 
 def _settings(module: nn.Module) -> list[tuple[str, object]]:

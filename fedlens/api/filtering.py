@@ -57,9 +57,15 @@ class Applied:
     Attributes:
         records: how many.
         notes: what was left out or changed, a line each.
+        nats: that all releases with the key tell at most; None where nothing is counted.
+        budget: for these nats.
+        shared: near records share their noise.
     """
 
     records: int = 0
+    nats: float | None = None
+    budget: float | None = None
+    shared: bool = False
     notes: list[str] = field(default_factory=list)
 
 
@@ -105,6 +111,7 @@ def _folder(releaser: Releaser, source: Path, target: str) -> Applied:
             f"IN {source}: has no PNG, JPEG or PPM pictures (links do not count); add some"
         )
     done, bad, sizes = Applied(), [], set()
+    spent: list[str] = []
     links = [str(path.relative_to(source)) for path in found if path.is_symlink()]
     left_out(done.notes, links, "as links")
     for start in range(0, len(files), AT_ONCE):
@@ -116,16 +123,34 @@ def _folder(releaser: Releaser, source: Path, target: str) -> Applied:
                 sizes.add(size)
             except UnreadablePictureError:
                 bad.append(str(path.relative_to(source)))
-        if read:
-            released = releaser.release_pixels(np.stack([pixels for _, pixels in read]))
-            for (path, _), pixels in zip(read, released, strict=True):
-                _write_picture(out / path.relative_to(source), pixels)
-        done.records += len(read)
+        done.records += _write_released(releaser, read, source, out, spent)
     left_out(done.notes, bad, "as no readable picture")
-    if not done.records:
+    left_out(done.notes, spent, "for the budget is spent")
+    if not done.records and not spent:
         raise PrivateDataError(f"IN {source}: no picture can be read, such as {bad[0]}")
     done.notes.extend(resizing_note(sizes, side))
     return done
+
+
+def _write_released(
+    releaser: Releaser,
+    read: list[tuple[Path, NDArray[np.uint8]]],
+    source: Path,
+    out: Path,
+    spent: list[str],
+) -> int:
+    """Write what is released of pictures; how many; names that the budget keeps go to ``spent``."""
+    if not read:
+        return 0
+    pixels = np.stack([one for _, one in read])
+    let_go = releaser.admit_pixels(pixels, whole=False)
+    names = [path.relative_to(source) for path, _ in read]
+    spent.extend(str(name) for name, let in zip(names, let_go, strict=True) if not let)
+    if let_go.any():
+        going = [name for name, let in zip(names, let_go, strict=True) if let]
+        for name, one in zip(going, releaser.release_pixels(pixels[let_go]), strict=True):
+            _write_picture(out / name, one)
+    return int(let_go.sum())
 
 
 def _new_folder(source: Path, target: str) -> Path:
@@ -301,7 +326,9 @@ def _released_array(
             f"{releaser.shape[0]}; convert them"
         )
     done.notes.extend(resizing_note({(pixels.shape[3], pixels.shape[2])}, side))
-    released_pixels = releaser.release_pixels(resized_pictures(pixels, side))
+    given = resized_pictures(pixels, side)
+    releaser.admit_pixels(given, whole=True)
+    released_pixels = releaser.release_pixels(given)
     return released_pixels[:, 0] if array.ndim == 3 else released_pixels
 
 

@@ -222,12 +222,14 @@ def apply(
     *,
     records: str = "",
     key: Path | str | None = None,
+    budget: float | None = None,
 ) -> Applied:
     """Write what a filter releases of people's records; nothing else is written.
 
     Without ``key`` noise is the operating system's, fresh for each record, and every further
     release of a record tells more of it. With it a record's noise follows from key, filter and
-    record: a further release by the same filter is the same one. Where the filter takes opt-in
+    record: a further release by the same filter is the same one, and where the filter's code is
+    bounded, near records share their noise. Where the filter takes opt-in
     bits, everybody's attribute is hidden.
 
     Args:
@@ -237,28 +239,34 @@ def apply(
         records: the array of an npz.
         key: file of the device's secret, 32 to 64 bytes; made where it is not there. Who has it can
             take the noise off again.
+        budget: nats that all releases with this key may tell together at most; it is kept beside
+            the key with the count, and holds until another is given.
 
     Raises:
-        WrongUse: source and target do not go together, or the target is there already.
+        WrongUse: source and target do not go together, the target is there already, or the filter
+            has no certificate to count with.
         FedlensError: the filter or the source cannot be used.
     """
     from fedlens.api.filter_noise import (
-        NoiseSource,
         Releaser,
         device_secret,
-        keyed_noise,
+        keyed_releaser,
+        shares_noise,
         system_noise,
     )
     from fedlens.api.filtering import apply_filter
 
-    noise: NoiseSource = system_noise
     loaded, note = load(path), ""
+    releaser = Releaser(loaded.network, loaded.shape, loaded.unit, system_noise)
+    if key is None and budget is not None:
+        raise WrongUse(f"budget {budget:g}: is counted beside a key; name one, key=FILE (--key)")
     if key is not None:
         if Path(key).resolve().is_relative_to(Path(target).resolve()):
             raise WrongUse(f"key {key}: lies in OUT; who gets the releases would get it too")
         secret, note = device_secret(Path(key))
-        noise = keyed_noise(loaded.network, secret)
-    releaser = Releaser(loaded.network, loaded.shape, loaded.unit, noise)
+        releaser = keyed_releaser(releaser, Path(key), secret, budget)
     done = apply_filter(releaser, str(source), str(target), records)
     done.notes.extend([note] if note else [])
+    done.shared = shares_noise(releaser)
+    done.nats, done.budget = releaser.budget.spent() if releaser.budget else (None, None)
     return done

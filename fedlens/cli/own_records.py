@@ -55,7 +55,8 @@ def add_apply(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "camera. Names of pictures and series stay, and may tell what is hidden. Noise is drawn "
         "from the operating system, fresh for each record; then every further release of the same "
         "record tells more of it, which --key prevents; of records that are merely alike, such as "
-        "frames of a video, it does not. What is released is not differentially private.",
+        "frames of a video, it does where the filter's code is bounded. What is released is not "
+        "differentially private.",
         epilog="example: fedlens privatizer apply FILTER.safetensors pictures released",
     )
     add = parser.add_argument
@@ -69,6 +70,13 @@ def add_apply(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         help="secret of this device, made where it is not there: a record's noise follows from it, "
         "so that releasing a record again tells nothing more",
     )
+    add(
+        "--budget",
+        type=float,
+        metavar="NATS",
+        help="let all releases with this key tell so much at most, counted in a file beside it; "
+        "records that no longer fit are left out (default: the one set before, else none)",
+    )
     add_json_flag(parser)
     parser.set_defaults(run=run_apply)
 
@@ -81,7 +89,14 @@ def run_apply(args: argparse.Namespace) -> int:
     if args.json and args.target == STREAM:
         raise WrongUse("--json: standard output has the records; leave it out, or name a file")
     try:
-        done = apply(args.filter, args.source, args.target, records=args.records, key=args.key)
+        done = apply(
+            args.filter,
+            args.source,
+            args.target,
+            records=args.records,
+            key=args.key,
+            budget=args.budget,
+        )
     except PrivatizerError as error:
         raise WrongUse(str(error)) from None
     _report(done, args)
@@ -96,7 +111,21 @@ def _report(done: Applied, args: argparse.Namespace) -> None:
     people(f"{where}: {done.records} records released; not differentially private")
     if not args.key:
         people("release a record once, or use --key: a further release with fresh noise tells more")
+    elif done.shared:
+        people("records that are nearly alike share their noise; unlike ones each tell their own")
     else:
         people("a record that differs by one bit has fresh noise: of records alike release one")
+    if done.nats is not None:
+        people(
+            f"told with this key: at most {done.nats:.1f} of {done.budget:g} nats, given how alike "
+            "the records are"
+        )
     if args.json:
-        print_json({"records": done.records, "notes": done.notes, "path": args.target})
+        print_json(
+            {
+                "records": done.records,
+                "notes": done.notes,
+                "path": args.target,
+                "nats_told_at_most": done.nats,
+            }
+        )

@@ -17,7 +17,7 @@ import torch
 from PIL import Image
 
 from fedlens.api import privatizer
-from fedlens.api.filter_noise import AT_ONCE, Releaser, keyed_noise, system_noise, system_normal
+from fedlens.api.filter_noise import AT_ONCE, KeyedNoise, Releaser, system_noise, system_normal
 from fedlens.cli import main
 from fedlens.privatizers.attacks.filter_files import RecordUnits, save_filter
 from fedlens.privatizers.networks.masks import MaskFilter
@@ -122,9 +122,9 @@ def test_with_a_key_a_second_release_is_the_first(
 def test_with_a_key_two_filters_do_not_share_their_noise() -> None:
     """Or the difference of two releases of a record would be free of it."""
     records, key = torch.rand(2, 1, SIDE, SIDE), b"k" * 32
-    first, second = (keyed_noise(mask(sigma=one), key) for one in (0.1, 0.2))
+    first, second = (KeyedNoise(mask(sigma=one), key) for one in (0.1, 0.2))
     shape = (1, SIDE, SIDE)
-    assert torch.equal(first(records, shape), keyed_noise(mask(sigma=0.1), key)(records, shape))
+    assert torch.equal(first(records, shape), KeyedNoise(mask(sigma=0.1), key)(records, shape))
     correlated = (first(records, shape) * second(records, shape)).mean()
     assert abs(float(correlated)) < 0.25
 
@@ -144,7 +144,7 @@ def test_with_a_key_the_same_weights_with_another_limit_are_another_filter(
         torch.equal(one.state_dict()[name], two.state_dict()[name]) for name in one.state_dict()
     )
     first, same, second = (
-        keyed_noise(net, key)(records, (256,)) for net in (one, again.eval(), two)
+        KeyedNoise(net, key)(records, (256,)) for net in (one, again.eval(), two)
     )
     assert torch.equal(first, same) and not bool((first == second).any())
 
@@ -155,7 +155,7 @@ def test_with_a_key_a_filter_that_differs_in_one_bit_draws_fresh_noise() -> None
     one, two = (ConvReleaser((1, SIDE, SIDE), 2, code=4, output_noise_std=0.1) for _ in range(2))
     with torch.no_grad():
         two.encode.bias[0] = torch.nextafter(one.encode.bias[0], torch.tensor(9.0))
-    first, second = (keyed_noise(net, key)(records, (256,)) for net in (one, two))
+    first, second = (KeyedNoise(net, key)(records, (256,)) for net in (one, two))
     assert not bool((first == second).any())
     assert abs(float((first * second).mean())) < 0.25
 
