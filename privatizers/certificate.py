@@ -172,6 +172,53 @@ def best_accuracy(nats: float, shares: Sequence[float]) -> float:
     return low
 
 
+PEOPLE = 1000
+"""Of whom a release is somebody's, where it is said how often they can be named at most."""
+BURST, BURST_SPREAD = 10, 0.02
+"""Records of a burst, and how far apart their codes lie in units of the noise."""
+
+
+@dataclass(frozen=True)
+class Certified:
+    """What a bound in nats forbids, for people.
+
+    Attributes:
+        sent: what is released.
+        nats: that it tells of anything at most, on average.
+        secret: share of secrets that can be named at most; 1 where it is vacuous: the secret has
+            no more nats than that. None where its values are not known.
+        person: the same of who of `PEOPLE` it is.
+    """
+
+    sent: str
+    nats: float
+    secret: float | None
+    person: float
+
+
+def certified(radius: float, size: int, shares: Sequence[float] = ()) -> list[Certified]:
+    """What the codes of a filter certify of a record, a burst and a person, averages all.
+
+    Args:
+        radius: r, that no code is longer than, in units of the noise.
+        size: k, numbers of a code.
+        shares: of the secret's values among people; empty where they are not known.
+    """
+    one = gaussian_capacity(radius, size)
+    sent = {
+        "a record": one,
+        f"a burst of {BURST}, with a key": nats_of_burst(radius, size, BURST, BURST_SPREAD),
+        f"{BURST} unlike records of a person": BURST * one,
+    }
+    each = [1 / PEOPLE] * PEOPLE
+    return [
+        Certified(
+            name, nats, best_accuracy(nats, shares) if shares else None, best_accuracy(nats, each)
+        )
+        for name, nats in sent.items()
+    ]
+
+
 def worst_case_epsilon(radius: float, delta: float = 1e-5) -> float:
     """ε of one release of *any* record, at δ: how far a single draw can tell two records apart.
 

@@ -47,9 +47,26 @@ def radius_of_codes(filter_: nn.Module) -> float | None:
     return found if getattr(filter_, "coded", 0) and channel_of(filter_) else None
 
 
+class Encoder(nn.Module):
+    """What makes a filter's clean codes, with a filter's arguments, so that it can be exported."""
+
+    noise_shape = ()
+    choices = 0
+
+    def __init__(self, filter_: nn.Module) -> None:
+        super().__init__()
+        self.filter = filter_
+
+    def forward(self, records: Tensor, noise: Tensor, choice: Tensor | None = None) -> Tensor:
+        """Clean codes float32 [n, k] of records [n, ...]; noise and choice are not looked at."""
+        shape: tuple[int, ...] = self.filter.noise_shape  # type: ignore[assignment]
+        none = records.new_zeros(len(records), *shape)
+        found: Tensor = self.filter.channel(records, none)  # type: ignore[operator]
+        return found
+
+
 @torch.no_grad()
 def clean_codes(filter_: nn.Module, records: Tensor) -> Tensor:
     """Codes float32 [n, k] of records [n, ...] without their noise: for the device alone."""
-    shape: tuple[int, ...] = filter_.noise_shape  # type: ignore[assignment]
-    found: Tensor = filter_.channel(records, records.new_zeros(len(records), *shape))  # type: ignore[operator]
+    found: Tensor = Encoder(filter_)(records, records)
     return found

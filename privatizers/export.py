@@ -5,7 +5,7 @@ filter's, and where the noise comes from is the device's to say. It must be each
 a source that cannot be predicted, for who knows it can take it off again; and *the same whenever
 that record is released again*, for fresh noises can be averaged.
 `fedlens.privatizers.record_noise` derives it so from a key that stays on the device, one key a
-filter.
+filter, and `fedlens.privatizers.noise_field` from the record's code, so that near records share it.
 
 A file takes one record at a time: ``records`` float32 [1, ...], ``noise`` float32
 [1, *noise_shape] where the filter takes any, ``choice`` float32 [1, choices] where it has opt-in

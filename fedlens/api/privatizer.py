@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from fedlens.api.attacks import AttackSettings, attack
 from fedlens.foundation.errors import WrongUse
+from fedlens.privatizers.channels import Encoder, radius_of_codes
 from fedlens.privatizers.classifiers import choices_of
 from fedlens.privatizers.export import (
     Exported,
@@ -98,6 +99,8 @@ class Export:
         latency_ms: median time of one record on one CPU thread.
         utility_names: what the classes of the utility are called, in order.
         sensitive_names: the same of the sensitive attribute.
+        encoder: file of the clean code, from which a device makes noise that near records share;
+            None where codes have no bound.
     """
 
     file: Exported
@@ -105,6 +108,7 @@ class Export:
     latency_ms: float
     utility_names: tuple[str, ...] = ()
     sensitive_names: tuple[str, ...] = ()
+    encoder: Exported | None = None
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
@@ -117,6 +121,7 @@ class Export:
             "latency_ms_p50": self.latency_ms,
             "utility_names": list(self.utility_names),
             "sensitive_names": list(self.sensitive_names),
+            "encoder": None if self.encoder is None else str(self.encoder.path),
         }
 
 
@@ -169,7 +174,9 @@ def _check_run(folder: Path) -> None:
 def export(path: Path | str, *, kind: Kind | None = None, out: Path | str | None = None) -> Export:
     """Write a filter as a file that devices run, its noise an input.
 
-    A file that does not do what the filter does is refused and leaves nothing behind.
+    A file that does not do what the filter does is refused and leaves nothing behind. Where codes
+    are bounded, a second file makes the clean code of a record, for the device alone: noise that
+    near records share is a function of it (`fedlens.privatizers.noise_field`).
 
     Args:
         path: what `load` takes.
@@ -194,7 +201,18 @@ def export(path: Path | str, *, kind: Kind | None = None, out: Path | str | None
         latency_ms(load_exported(target, chosen), inputs),
         loaded.utility_names,
         loaded.sensitive_names,
+        _exported_encoder(loaded.network, record, target, chosen),
     )
+
+
+def _exported_encoder(
+    network: nn.Module, record: Tensor, target: Path, kind: Kind
+) -> Exported | None:
+    """``NAME.code.pt2`` beside ``NAME.pt2``, where codes are bounded."""
+    if radius_of_codes(network) is None:
+        return None
+    path = target.with_name(f"{target.stem}.code{target.suffix}")
+    return export_filter(Encoder(network), record, path, kind)
 
 
 def _kind(kind: Kind | None, out: Path | str | None) -> Kind:

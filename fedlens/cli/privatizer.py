@@ -167,6 +167,8 @@ def run_export(args: argparse.Namespace) -> int:
     say(f"{found['path']}: {found['bytes']} bytes, off by at most {found['difference']:.2g}")
     say(f"{found['latency_ms_p50']:.3f} ms a record (median, one CPU thread)")
     say("noise is an input: a record's own, not to be guessed, the same at each release of it")
+    if found["encoder"]:
+        say(f"{found['encoder']}: the clean code, for noise that near records share; never send it")
     if found["choices"]:
         say("choice is an input: 1 where the record's owner wants the attribute hidden, else 0")
     if args.json:

@@ -11,6 +11,7 @@ import torch
 from fedlens.privatizers.certificate import (
     Releases,
     best_accuracy,
+    certified,
     nats_beside_known,
     nats_of_burst,
     worst_case_epsilon,
@@ -176,6 +177,15 @@ def test_no_channel_beats_the_bound() -> None:
         prior, seen = table.sum(1), table.sum(0)
         nats = float((table * np.log(table / np.outer(prior, seen))).sum())
         assert table.max(0).sum() <= best_accuracy(max(0.0, nats), prior) + 1e-9
+
+
+def test_a_persons_certificate_says_where_it_forbids_nothing() -> None:
+    record, burst, person = certified(radius_of(2.0, 10), 10, [0.01] * 100)
+    assert record.nats == pytest.approx(2.0) and person.nats == pytest.approx(20.0)
+    assert record.nats < burst.nats < 1.2 * record.nats
+    assert record.secret is not None and 0.1 < record.secret < 1
+    assert person.secret == 1.0 and person.person == 1.0, "20 nats are more than either has"
+    assert certified(1.0, 4)[0].secret is None
 
 
 def test_shares_that_are_none_are_refused() -> None:

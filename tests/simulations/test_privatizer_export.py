@@ -8,12 +8,16 @@ from pathlib import Path
 import pytest
 import torch
 
+from fedlens.api.filter_noise import KeyedNoise
 from fedlens.cli import main
 from fedlens.privatizers.attacks.filter_files import save_filter
 from fedlens.privatizers.classifiers import choices_of
 from fedlens.privatizers.export import Kind, load_filter
 from fedlens.privatizers.networks.fader import Chained, FaderNet
 from fedlens.privatizers.networks.filters import UNet
+from fedlens.privatizers.networks.releasers import ConvReleaser
+from fedlens.privatizers.noise_field import NoiseField
+from fedlens.privatizers.record_noise import record_noise
 
 
 def heeding() -> UNet:
@@ -72,6 +76,27 @@ def test_a_filter_without_a_choice_has_no_such_input(
     printed = capsys.readouterr().out
     assert json.loads(printed.splitlines()[-1])["choices"] == 0
     assert "choice is an input" not in printed
+
+
+@pytest.mark.parametrize("kind", ["torch", "onnx"])
+def test_a_bounded_code_comes_in_a_file_of_its_own_from_which_a_device_makes_its_noise(
+    kind: Kind, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    net = ConvReleaser((1, 8, 8), 2, code=3, output_noise_std=0.1).eval()
+    kept = save_filter(net, (1, 8, 8), tmp_path / "kept.safetensors")
+    assert main(["privatizer", "export", str(kept), "--kind", kind, "--json"]) == 0
+    printed = capsys.readouterr().out
+    found, key, record = json.loads(printed.splitlines()[-1]), b"k" * 32, torch.rand(1, 1, 8, 8)
+    assert f"{found['encoder']}: the clean code" in printed
+    code = load_filter(Path(found["encoder"]), kind)(record)
+    noise = record_noise(key, record[0], net.noise_shape)[None]
+    noise[:, :3] = NoiseField(key, 3).noise(code, record)
+    released = load_filter(Path(found["path"]), kind)(record, noise)
+    own = KeyedNoise(net, key)
+    own._key, own.field = key, NoiseField(key, 3)  # a device's key for this filter
+    with torch.no_grad():
+        wanted = net(record, own(record, net.noise_shape))
+    assert torch.allclose(released, wanted, atol=2e-3), "as `apply --key` with that key"
 
 
 def test_the_name_of_the_file_says_its_kind(
