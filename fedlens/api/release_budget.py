@@ -72,7 +72,7 @@ class ReleaseBudget:
             if whole and not all(fits):
                 raise WrongUse(
                     f"{fits.count(False)} of {len(fits)} records do not fit the budget of "
-                    f"{told.limit:g} nats, of which {told.spent_before:.1f} were spent; "
+                    f"{told.limit:g} nats ({told.told_before:.1f} told before); "
                     f"nothing was released. Release fewer, or set --budget anew ({self.path})"
                 )
             write_durably(self.path, told.to_bytes(), private=True)
@@ -99,7 +99,7 @@ class _Told:
 
     limit: float
     filters: dict[str, dict[str, Any]]
-    spent_before: float = 0.0
+    told_before: float = 0.0
     _counts: dict[str, Releases] = field(default_factory=dict)
 
     @classmethod
@@ -107,7 +107,7 @@ class _Told:
         try:
             known = json.loads(path.read_bytes()) if path.exists() else {"filters": {}}
             told = cls(float(known["limit"] if limit is None else limit), known["filters"])
-            told.spent_before = told.spent
+            told.told_before = told.spent
         except (ValueError, KeyError, TypeError, AttributeError):
             raise WrongUse(
                 f"{path}: says not what was released with its key; put a copy of it back, or take "

@@ -23,7 +23,7 @@ OWN = (
     "dashboard/faults/", "dashboard/jobs.py", "dashboard/labelling/students.py",
     "dashboard/summary/data_card.py",
     "diagnosis/steps.py", "diagnosis/stored_answers.py", "diagnosis/stored_changes.py",
-    "fedlens/api/runs.py",
+    "fedlens/api/release_budget.py", "fedlens/api/runs.py",
     "fedlens/cli/budget.py", "fedlens/deploy/submitting.py", "foundation/logs.py",
     "server/federation/names.py", "server/round/status.py", "server/run/history.py",
     "simulations/audits/report.py", "simulations/plots/diagnosis.py", "client/node/store.py",
