@@ -66,8 +66,9 @@ class Histogram:
     def quantity(self, place: int | None = None, reach: float = WIDE) -> Quantity:
         """Its median, the share of the bin that stands for it, or the share of one bin.
 
-        The median's interval holds all numbers below which half may lie, as far as the bins tell;
-        a mean would have the noise of all bins, however far away.
+        The median's interval goes from edge to edge of the bins in which it may lie, for where in
+        a bin its numbers are nobody knows; the value is as if they were spread over it. A mean
+        would have the noise of all bins, however far away.
 
         Args:
             place: the bin whose share is meant; None for the statistic's own quantity.
@@ -100,19 +101,25 @@ class Histogram:
         less[0], less[-1] = -abs(less[0]), abs(less[-1])
         half[0] = half[-1] = 0.0  # nothing lies below the first edge, everything below the last
         edges = np.array(self.statistic.edges)
-        low, high = _first(edges, less + half), -_first(-edges[::-1], (half - less)[::-1])
+        low = edges[max(_reached(less + half) - 1, 0)]
+        high = edges[::-1][max(_reached((half - less)[::-1]) - 1, 0)]
         rising = (np.maximum.accumulate(less) + np.minimum.accumulate(less[::-1])[::-1]) / 2
         value = min(high, max(low, _first(edges, rising)))
-        return Quantity(f"median of {self.statistic.name}", value, low, high)
+        return Quantity(f"median of {self.statistic.name}", value, float(low), float(high))
 
 
 def _first(edges: Floats, less: Floats) -> float:
     """Where a line through numbers at the edges first reaches 0."""
-    at = int(np.argmax(less >= 0))
+    at = _reached(less)
     if at == 0:
         return float(edges[0])
     start, end = less[at - 1], less[at]
     return float(edges[at - 1] + (edges[at] - edges[at - 1]) * -start / (end - start))
+
+
+def _reached(less: Floats) -> int:
+    """The first edge at which numbers are 0 or above."""
+    return int(np.argmax(less >= 0))
 
 
 @dataclass(frozen=True)
