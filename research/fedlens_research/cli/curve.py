@@ -44,7 +44,7 @@ def add_parser(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         default=[],
         metavar="POINT",
         help="places on the curve: alpha for information (0.8), suppression ratio for cloak (0.4), "
-        "order and weight for alpha (1:1.5); default: the method's own",
+        "order and weight for alpha (1:20 for images); default: the method's own",
     )
     add_seeds_flag(curve)
     add(

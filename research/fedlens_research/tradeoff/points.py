@@ -96,7 +96,7 @@ def _parse(method: str, text: str) -> OperatingPoint:
 
 _HOW = {
     "information": "give alpha, a number in [0, 1], as in 0.8",
-    "alpha": "give an order and a weight, as in 1:1.5",
+    "alpha": "give an order and a weight, as in 1:20",
     "cloak": "give a suppression ratio in [0, 1), as in 0.4: something has to be sent",
 }
 
@@ -290,7 +290,7 @@ _RECIPES = {
         "cloak", _lenet, _cloak_images, ("0.4", "0.72", "0.9", "0.95"), ("0.4", "0.8")
     ),
     ("alpha", IMAGES): Recipe(
-        "alpha-images", _images, _alpha_images, ("1:0.5", "1:1", "1:1.5", "1:3"), ("1:1.5",)
+        "alpha-images", _images, _alpha_images, ("1:1.5", "1:5", "1:20"), ("1:20",)
     ),
     ("alpha", SERIES): Recipe(
         "alpha-load", lambda *_: None, _alpha_series, ("1:1", "1:2", "1:3", "1:4"), ("1:2",)
