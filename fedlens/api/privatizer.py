@@ -32,6 +32,7 @@ from fedlens.privatizers.fitting import fit_filter as fit
 
 if TYPE_CHECKING:
     from fedlens.api.filtering import Applied
+    from fedlens.privatizers.attacks.claims import Claims
 
 __all__ = [
     "SUFFIXES",
@@ -62,6 +63,7 @@ class Filter:
         utility_names: what the classes of the utility are called, in the order of a service's
             answers; empty where they have no names.
         sensitive_names: the same of the sensitive attribute.
+        claims: what its file claims of it; None where it claims nothing.
     """
 
     network: nn.Module
@@ -69,6 +71,7 @@ class Filter:
     unit: float = 1.0
     utility_names: tuple[str, ...] = ()
     sensitive_names: tuple[str, ...] = ()
+    claims: Claims | None = None
 
     @property
     def choices(self) -> int:
@@ -138,10 +141,19 @@ def load(path: Path | str) -> Filter:
             f"filter {place}: there is no such file; give one of the folder filters/ of a curve or "
             "study, or the folder of a run that trained one"
         )
-    from fedlens.privatizers.attacks.filter_files import load_filter, load_units
+    from fedlens.privatizers.attacks.filter_files import load_claims, load_filter, load_units
 
-    units = load_units(place)
-    return Filter(*load_filter(place), units.unit, units.utility_names, units.sensitive_names)
+    units, claims = load_units(place), load_claims(place)
+    names = units.utility_names, units.sensitive_names
+    return Filter(*load_filter(place), units.unit, *names, claims)
+
+
+def _require_sound(loaded: Filter, *, unsafe: bool) -> None:
+    """Refuse a filter without noise, or beyond its bound, unless that is meant."""
+    from fedlens.privatizers.attacks.structure import require_sound
+
+    if not unsafe:
+        require_sound(loaded.network, loaded.shape, loaded.claims)
 
 
 def _check_run(folder: Path) -> None:
@@ -166,7 +178,13 @@ def _check_run(folder: Path) -> None:
     )
 
 
-def export(path: Path | str, *, kind: Kind | None = None, out: Path | str | None = None) -> Export:
+def export(
+    path: Path | str,
+    *,
+    kind: Kind | None = None,
+    out: Path | str | None = None,
+    unsafe: bool = False,
+) -> Export:
     """Write a filter as a file that devices run, its noise an input.
 
     A file that does not do what the filter does is refused and leaves nothing behind.
@@ -176,6 +194,7 @@ def export(path: Path | str, *, kind: Kind | None = None, out: Path | str | None
         kind: ``torch`` (torch.export) or ``onnx`` (needs ``fedlens[export]``); by default what
             ``out`` ends in says, else ``torch``.
         out: the file; by default beside or in ``path``, with the kind's suffix.
+        unsafe: also a filter without noise, or beyond the bound that it claims.
 
     Raises:
         WrongUse: there is no such kind, or ``out`` ends as the other kind's files do.
@@ -183,6 +202,7 @@ def export(path: Path | str, *, kind: Kind | None = None, out: Path | str | None
     """
     chosen = _kind(kind, out)
     place, loaded = Path(path), load(path)
+    _require_sound(loaded, unsafe=unsafe)
     beside = place / "filter" if place.is_dir() else place
     target = beside.with_suffix(SUFFIXES[chosen]) if out is None else Path(out)
     record = torch.zeros(loaded.shape)
@@ -222,6 +242,7 @@ def apply(
     *,
     records: str = "",
     key: Path | str | None = None,
+    unsafe: bool = False,
 ) -> Applied:
     """Write what a filter releases of people's records; nothing else is written.
 
@@ -237,6 +258,7 @@ def apply(
         records: the array of an npz.
         key: file of the device's secret, 32 to 64 bytes; made where it is not there. Who has it can
             take the noise off again.
+        unsafe: also a filter without noise, or beyond the bound that it claims.
 
     Raises:
         WrongUse: source and target do not go together, or the target is there already.
@@ -253,6 +275,7 @@ def apply(
 
     noise: NoiseSource = system_noise
     loaded, note = load(path), ""
+    _require_sound(loaded, unsafe=unsafe)
     if key is not None:
         if Path(key).resolve().is_relative_to(Path(target).resolve()):
             raise WrongUse(f"key {key}: lies in OUT; who gets the releases would get it too")

@@ -69,8 +69,18 @@ def add_apply(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         help="secret of this device, made where it is not there: a record's noise follows from it, "
         "so that releasing a record again tells nothing more",
     )
+    add_unsafe_flag(parser)
     add_json_flag(parser)
     parser.set_defaults(run=run_apply)
+
+
+def add_unsafe_flag(parser: argparse.ArgumentParser) -> None:
+    """For filters that hide nothing, or less than they claim."""
+    parser.add_argument(
+        "--unsafe",
+        action="store_true",
+        help="also a filter without noise, or beyond the bound that its file claims",
+    )
 
 
 def run_apply(args: argparse.Namespace) -> int:
@@ -81,7 +91,14 @@ def run_apply(args: argparse.Namespace) -> int:
     if args.json and args.target == STREAM:
         raise WrongUse("--json: standard output has the records; leave it out, or name a file")
     try:
-        done = apply(args.filter, args.source, args.target, records=args.records, key=args.key)
+        done = apply(
+            args.filter,
+            args.source,
+            args.target,
+            records=args.records,
+            key=args.key,
+            unsafe=args.unsafe,
+        )
     except PrivatizerError as error:
         raise WrongUse(str(error)) from None
     _report(done, args)

@@ -58,6 +58,35 @@ class FilterTarget:
         wide = data.take(rows)
         return replace(wide, records=torch.cat(every), owners=owners[rows])
 
+    def clean_codes(self, data: PrivateData) -> PrivateData:
+        """The codes of records without noise, float32 [n, k].
+
+        Raises:
+            AttackError: the filter shows no code.
+        """
+        return replace(data, records=clean_codes(self.filter, data.records))
+
+    @torch.no_grad()
+    def alike_codes(self, data: PrivateData, seed: int, copies: int) -> PrivateData:
+        """Mean codes of near-duplicates of each record, float32 [n, k].
+
+        Each copy has one entry moved by one grey level of 256, and `noise_of_copies`.
+
+        Raises:
+            AttackError: the filter shows no code.
+        """
+        channel, source = channel_of(self.filter), torch.Generator().manual_seed(seed)
+        if channel is None:
+            raise AttackError("this filter shows no code; attack what it releases")
+        found = []
+        for part in torch.split(data.records, CHUNK):
+            noises = noise_of_copies(self.filter, part, copies, source)
+            every = [
+                channel(one_moved(part, data.low, data.high, source), noise) for noise in noises
+            ]
+            found.append(torch.stack(every).mean(0))
+        return replace(data, records=torch.cat(found))
+
     @torch.no_grad()
     def _codes(self, records: Tensor, seed: int, releases: int) -> Tensor:
         """Mean codes; of a channel that is affine in its noise in one pass, with the mean noise."""
@@ -100,6 +129,69 @@ class FilterTarget:
                 total = total + function(part, noise)
             found.append(total / releases)
         return torch.cat(found)
+
+
+GREY_LEVEL = 1 / 255
+"""Share of the range that one grey level is."""
+
+
+def noise_of_copies(
+    filter_: nn.Module, records: Tensor, copies: int, source: torch.Generator
+) -> list[Tensor]:
+    """The noise [n, *noise_shape] of each of some near-duplicates of ``records`` [n, ...].
+
+    Independent: noise that follows from a key and a record's exact bytes is fresh for a record
+    that differs in one, and so is noise of a device without a key.
+    """
+    shape = noise_shape_of(filter_) or (0,)
+    return [torch.randn(len(records), *shape, generator=source) for _ in range(copies)]
+
+
+def one_moved(records: Tensor, low: float, high: float, source: torch.Generator) -> Tensor:
+    """Near-duplicates of records [n, ...]: one entry of each, drawn at random, a grey level off."""
+    rows = records.flatten(1).clone()
+    place = torch.randint(rows.shape[1], (len(rows), 1), generator=source)
+    value = rows.gather(1, place)
+    level = GREY_LEVEL * (high - low)
+    rows.scatter_(1, place, torch.where(value + level > high, value - level, value + level))
+    return rows.view_as(records)
+
+
+@torch.no_grad()
+def clean_codes(filter_: nn.Module, records: Tensor) -> Tensor:
+    """The codes of records [n, ...] at noise 0, float32 [n, k].
+
+    Raises:
+        AttackError: the filter shows no code.
+    """
+    channel, shape = channel_of(filter_), noise_shape_of(filter_) or (0,)
+    if channel is None:
+        raise AttackError("this filter shows no code; attack what it releases")
+    parts = torch.split(records, CHUNK)
+    return torch.cat(
+        [channel(part, part.new_zeros(len(part), *shape)).flatten(1) for part in parts]
+    )
+
+
+@torch.no_grad()
+def noise_covariance(filter_: nn.Module, record: Tensor) -> Tensor | None:
+    """Covariance of what noise adds to the code of one record [...], float64 [k, k].
+
+    None where the filter shows no code, or noise is not simply added: then it has no such law.
+    """
+    channel, shape = channel_of(filter_), noise_shape_of(filter_) or (0,)
+    if channel is None:
+        return None
+    entries = math.prod(shape)
+    if entries == 0:
+        size = clean_codes(filter_, record[None]).shape[1]
+        return torch.zeros(size, size, dtype=torch.float64)
+    steps = torch.cat([torch.zeros(1, entries), torch.eye(entries)]).view(-1, *shape)
+    parts = [channel(record[None].expand(len(p), *record.shape), p).flatten(1)
+             for p in torch.split(steps, CHUNK)]  # fmt: skip
+    codes = torch.cat(parts).double()
+    moves = codes[1:] - codes[0]
+    return moves.T @ moves
 
 
 def target_of(
