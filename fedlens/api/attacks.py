@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from fedlens.privatizers.attacks.structure import Check
     from fedlens.privatizers.private_data import Split
 
+ANEW = 7919
+"""Keeps noise and attackers apart from those by which a study measured what it claims."""
 SHOWN = 5
 """Values of an attribute that a line names."""
 REPEATED = (
@@ -42,7 +44,8 @@ class AttackSettings:
         fresh_noise: several releases of a record have noise of their own also where the filter asks
             devices to repeat it: what a device without a key releases.
         trusted: a .pt2 may run code here, which it can when it is read; needed for one.
-        seed: of how the source is dealt, of noise and attackers.
+        seed: of how the source is dealt, of noise and attackers; None: as the source was dealt for
+            the filter, by its claims, else 0.
         data_dir: folder of data files.
 
     Raises:
@@ -55,7 +58,7 @@ class AttackSettings:
     quick: bool = False
     fresh_noise: bool = False
     trusted: bool = False
-    seed: int = 0
+    seed: int | None = None
     data_dir: Path | str | None = None
 
     def __post_init__(self) -> None:
@@ -115,12 +118,15 @@ def _attacked(
     from fedlens.privatizers.attacks.structure import check_structure
     from fedlens.privatizers.attacks.targets import target_of
 
-    split = _records(opened, data, asked, named=named)
+    dealt = 0 if opened.claims is None else opened.claims.seed
+    dealt = dealt if asked.seed is None else asked.seed
+    split = _records(opened, data, asked, dealt, named=named)
     strange = _tell_attribute(data, split.test.sensitive_names, opened.hidden, tell)
     tell("structure: noise, bound, certificate ...")
     checks = check_structure(opened.network, opened.shape, opened.claims, split.test.records)
     checks += _other_records(opened.claims, without_path(data), strange=strange)
-    target = target_of(opened.network, split, asked.seed, asked.records, fresh=asked.fresh_noise)
+    noise = dealt + ANEW
+    target = target_of(opened.network, split, noise, asked.records, fresh=asked.fresh_noise)
     if max(asked.releases) > 1 and target.told_apart(2) == 1:
         tell(REPEATED)
     effort, once = (QUICK if asked.quick else USUAL), tuple(dict.fromkeys(asked.releases))
@@ -128,7 +134,9 @@ def _attacked(
     return gate(target, checks, opened.claims, without_path(data), effort, measured, tell)
 
 
-def _records(opened: _Opened, data: str, asked: AttackSettings, *, named: bool) -> Split:
+def _records(
+    opened: _Opened, data: str, asked: AttackSettings, dealt: int, *, named: bool
+) -> Split:
     """The records to attack with.
 
     Raises:
@@ -138,7 +146,7 @@ def _records(opened: _Opened, data: str, asked: AttackSettings, *, named: bool) 
     from fedlens.privatizers.private_data import PrivateDataError
 
     try:
-        split = load_private(data, asked.data_dir, asked.seed)
+        split = load_private(data, asked.data_dir, dealt)
     except PrivateDataError as error:
         if named:
             raise

@@ -62,7 +62,8 @@ def add_attack(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         "read most)")  # fmt: skip
     add("--records", type=int, metavar="N",
         help="labelled records that attackers have at most (default: all there are)")  # fmt: skip
-    add("--seed", type=int, default=0, help="of parts, noise and attackers (default: 0)")
+    add("--seed", type=int, help="of parts, noise and attackers (default: that by which the file "
+        "says that the parts were dealt, else 0)")  # fmt: skip
     add("--quick", action="store_true", help="fewer records and steps, for a look")
     add("--data-dir", help="folder of the data sets' files")
     add_json_flag(parser)

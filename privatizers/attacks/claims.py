@@ -29,6 +29,7 @@ class Claims:
         reads: balanced accuracy of the strongest attacker by what it sees (`ONE`, `TEN`, ...).
         use_alone: the same of who knows a record's use and nothing else; None for series.
         use: share of the uses that is read from one release; None where the use is the record.
+        seed: by which the source was dealt into parts.
     """
 
     data: str
@@ -37,6 +38,7 @@ class Claims:
     reads: Mapping[str, float] = field(default_factory=dict)
     use_alone: float | None = None
     use: float | None = None
+    seed: int = 0
 
     def row(self) -> dict[str, Any]:
         """A JSON object."""
@@ -60,6 +62,7 @@ class Claims:
             reads,
             None if alone is None else _share(alone),
             None if use is None else _share(use),
+            int(row.get("seed", 0)),
         )
 
 

@@ -16,7 +16,6 @@ from typing import Any
 
 import torch
 
-from fedlens.foundation.tables import Row
 from fedlens.privatizers.attacks.attack_runs import reweighted, shares_of
 from fedlens.privatizers.attacks.attackers import ATTACKERS, AttackError, FittedAttacker
 from fedlens.privatizers.attacks.attackers.everything import DecodeAttacker
@@ -144,29 +143,6 @@ def attack_filter(
     if not found:
         raise AttackError(f"attackers: none of {', '.join(names)} applies to this filter")
     return found
-
-
-CODE_COLUMNS = ("code_reader", "code_reader_x10", "code_nats")
-"""Columns that lead a study's table: who reads the code, of one release and of ten."""
-
-
-def code_columns(target: FilterTarget, steps: int) -> Row:
-    """`CODE_COLUMNS` of a filter, with all labelled records; empty where it shows no code.
-
-    Rows also have the 95% interval of one release, ``code_low`` and ``code_high``.
-    """
-    if channel_of(target.filter) is None:
-        return dict.fromkeys(CODE_COLUMNS)
-    effort = replace(FULL, reader_steps=steps, tree_rounds=max(10, min(250, steps // 10)))
-    one, ten = attack_filter(target, ["code"], releases=(1, 10), effort=effort)
-    return {
-        "code_reader": one.balanced,
-        "code_low": one.low,
-        "code_high": one.high,
-        "code_reader_x10": ten.balanced,
-        "code_nats": one.nats,
-        "code_records": one.records,
-    }
 
 
 def strongest(attacks: Sequence[FilterAttack]) -> FilterAttack:

@@ -12,18 +12,21 @@ themselves.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from fedlens.data.attributes.options import without_path
+from fedlens.foundation.tables import Row
 from fedlens.privatizers.attacks.attackers.likelihood import LikelihoodAttacker
 from fedlens.privatizers.attacks.attackers.reading_nets import accuracy, read_images, read_points
 from fedlens.privatizers.attacks.claims import BARE, FIFTY, ONE, TEN, Claims
 from fedlens.privatizers.attacks.controls import (
     ANSWER,
+    STEPS,
     TRUE_USE,
     Control,
     dominated,
@@ -31,6 +34,7 @@ from fedlens.privatizers.attacks.controls import (
     read_controls,
 )
 from fedlens.privatizers.attacks.filter_attack import (
+    USUAL,
     Effort,
     FilterAttack,
     attack_code,
@@ -40,6 +44,7 @@ from fedlens.privatizers.attacks.filter_attack import (
     told,
 )
 from fedlens.privatizers.attacks.structure import (
+    STILL,
     Check,
     Verdict,
     certified_nats,
@@ -48,6 +53,7 @@ from fedlens.privatizers.attacks.structure import (
 )
 from fedlens.privatizers.attacks.targets import FilterTarget
 from fedlens.privatizers.channels import channel_of
+from fedlens.privatizers.private_data import PrivateData
 
 Tell = Callable[[str], None]
 
@@ -128,20 +134,74 @@ def _by_looks(target: FilterTarget, effort: Effort, tell: Tell) -> list[FilterAt
     return attacks
 
 
-def claims_of(
-    target: FilterTarget, measured: Measured, data: str, use_alone: float | None
-) -> Claims:
-    """What a study claims of a filter that it measured.
+CODE_COLUMNS = (
+    "use_alone", "answer", "answer_use", "code_reader", "alike_x10", "noise_free", "code_nats",
+)  # fmt: skip
+"""Columns that lead a study's table: what the use alone tells of the secret, and a network's answer
+in place of a record, with its use; then who reads the code, of one release, of ten near-duplicates,
+and without noise."""
+
+
+def judge_code(target: FilterTarget, steps: int, dealt: int = 0) -> tuple[Row, Claims]:
+    """`CODE_COLUMNS` of a filter, with all labelled records, and what it may claim for them.
+
+    Rows also have the 95% interval of one release, ``code_low`` and ``code_high``. Where a filter
+    shows no code, nobody reads one.
 
     Args:
         target: the filter, and the records.
-        measured: what was read of it.
-        data: the source's name without its path.
-        use_alone: what is read by who knows the use and nothing else.
+        steps: batches of the network that reads codes.
+        dealt: the seed by which the source was dealt into parts.
     """
-    noisy = noise_moves(target.filter, target.test.records[:64]) > 0
-    nats = certified_nats(target.filter)
-    return Claims(data, noisy, nats, measured.reads(), use_alone, measured.use)
+    rounds = max(10, min(USUAL.tree_rounds, steps // 10))
+    effort = replace(USUAL, reader_steps=steps, tree_rounds=rounds, network_steps=min(600, steps))
+    controls = read_controls(target.known, target.test, target.seed, steps=min(STEPS, steps))
+    measured = measure_filter(target, effort)
+    row = _columns(measured, controls, coded=channel_of(target.filter) is not None)
+    reads, alone = measured.reads(), control_of(controls)
+    return row, claims_of(target.filter, target.test, reads, alone, measured.use, dealt)
+
+
+def _columns(measured: Measured, controls: Sequence[Control], *, coded: bool) -> Row:
+    row: Row = dict.fromkeys(CODE_COLUMNS)
+    row["use_alone"], row["answer"] = control_of(controls), control_of(controls, ANSWER)
+    row["answer_use"] = next((one.use for one in controls if one.sent == ANSWER), None)
+    one = measured.best(ONE)
+    if not coded or one is None:
+        return row
+    reads = measured.reads()
+    return row | {
+        "code_reader": one.balanced,
+        "code_low": one.low,
+        "code_high": one.high,
+        "alike_x10": reads.get(TEN),
+        "noise_free": reads.get(BARE),
+        "code_nats": max(found.nats for found in measured.attacks if found.sees == ONE),
+        "code_records": one.records,
+    }
+
+
+def claims_of(
+    filter_: nn.Module,
+    test: PrivateData,
+    reads: Mapping[str, float],
+    use_alone: float | None,
+    use: float | None,
+    dealt: int,
+) -> Claims:
+    """What may be claimed of a filter that was measured.
+
+    Args:
+        filter_: the filter.
+        test: the raw records that it was measured on; their source's name counts, not its place.
+        reads: balanced accuracy of the strongest attacker, by what it sees.
+        use_alone: the same of who knows the use and nothing else.
+        use: share of uses that is read from one release, of series 1 − NE.
+        dealt: the seed by which the source was dealt into parts.
+    """
+    noisy = noise_moves(filter_, test.records[:64]) > STILL
+    nats = certified_nats(filter_)
+    return Claims(without_path(test.name), noisy, nats, reads, use_alone, use, dealt)
 
 
 def check_claims(claims: Claims | None, measured: Measured) -> list[Check]:
@@ -298,7 +358,7 @@ def gate(
         tell: is told how far it is.
     """
     tell("a network answers raw records: what sending the answer alone would give ...")
-    steps = min(800, 2 * effort.network_steps)
+    steps = min(STEPS, 2 * effort.network_steps)
     test = target.test if effort.test is None else target.test.take(slice(0, effort.test))
     controls = read_controls(target.known, test, target.seed, steps=steps)
     checks = [*structure, *check_claims(claims, measured)]
