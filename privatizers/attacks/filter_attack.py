@@ -59,7 +59,7 @@ class Effort:
 
 
 FULL = Effort(4, 4000, 250, 1200, 1500, 60_000)
-USUAL = Effort(3, 2000, 150, 600, 600, 20_000, decoded=2000)
+USUAL = Effort(2, 1000, 150, 600, 600, 20_000, decoded=2000)
 QUICK = Effort(2, 800, 80, 300, 200, 6000, test=2000, decoded=600)
 
 
