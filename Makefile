@@ -25,7 +25,7 @@ QUICK  := accountant/test_account.py accountant/test_ledger.py accountant/test_p
 RESEARCH := tests/research
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-fault quick quick-tests test test-thorough test-research lint format dashboard docs sbom bench bench-quick bench-rounds bench-accountant bench-noise bench-records clean
+.PHONY: help setup demo demo-fault quick quick-tests test test-thorough test-research lint format dashboard docs sbom bench bench-quick bench-rounds bench-accountant bench-noise bench-records bench-gate clean
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -112,6 +112,9 @@ bench-accountant: setup ## the accountants beside their peers, in one run
 
 bench-records: setup ## record mode beside Opacus, in one run
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.records
+
+bench-gate: setup ## forty leaky filters and twenty sound ones: what the attack says of each
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.leaky_filters
 
 bench-noise: setup ## what exact noise and exact sums cost
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.noise

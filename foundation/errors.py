@@ -15,9 +15,9 @@ class ExitStatus(IntEnum):
     WRONG_USE = 2
     OUT_OF_BUDGET = 3
     ALARM = 4
-    """An audit found that a claim does not hold, or a card what was not expected."""
+    """A claim does not hold, of an audit or a file, or a card shows what was not expected."""
     UNDECIDED = 5
-    """A card's noise leaves open whether what was expected holds."""
+    """Whether a claim, or what was expected, holds is left open."""
 
 
 class FedlensError(Exception):

@@ -21,7 +21,11 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from fedlens.privatizers.classifiers import noise_shape_of
+
 Channel = Callable[..., Tensor]
+CHUNK = 1000
+"""Records whose codes are computed together."""
 
 
 def channel_of(filter_: nn.Module) -> Channel | None:
@@ -59,14 +63,13 @@ class Encoder(nn.Module):
 
     def forward(self, records: Tensor, noise: Tensor, choice: Tensor | None = None) -> Tensor:
         """Clean codes float32 [n, k] of records [n, ...]; noise and choice are not looked at."""
-        shape: tuple[int, ...] = self.filter.noise_shape  # type: ignore[assignment]
-        none = records.new_zeros(len(records), *shape)
+        none = records.new_zeros(len(records), *(noise_shape_of(self.filter) or (0,)))
         found: Tensor = self.filter.channel(records, none)  # type: ignore[operator]
         return found
 
 
 @torch.no_grad()
 def clean_codes(filter_: nn.Module, records: Tensor) -> Tensor:
-    """Codes float32 [n, k] of records [n, ...] without their noise: for the device alone."""
-    found: Tensor = Encoder(filter_)(records, records)
-    return found
+    """Codes float32 [n, k] at noise 0 of records [n, ...], of a filter that shows some."""
+    encode = Encoder(filter_)
+    return torch.cat([encode(part, part).flatten(1) for part in torch.split(records, CHUNK)])

@@ -33,6 +33,7 @@ from fedlens.privatizers.fitting import fit_filter as fit
 
 if TYPE_CHECKING:
     from fedlens.api.filtering import Applied
+    from fedlens.privatizers.attacks.claims import Claims
 
 __all__ = [
     "SUFFIXES",
@@ -63,6 +64,7 @@ class Filter:
         utility_names: what the classes of the utility are called, in the order of a service's
             answers; empty where they have no names.
         sensitive_names: the same of the sensitive attribute.
+        claims: what its file claims of it; None where it claims nothing.
     """
 
     network: nn.Module
@@ -70,6 +72,7 @@ class Filter:
     unit: float = 1.0
     utility_names: tuple[str, ...] = ()
     sensitive_names: tuple[str, ...] = ()
+    claims: Claims | None = None
 
     @property
     def choices(self) -> int:
@@ -143,10 +146,19 @@ def load(path: Path | str) -> Filter:
             f"filter {place}: there is no such file; give one of the folder filters/ of a curve or "
             "study, or the folder of a run that trained one"
         )
-    from fedlens.privatizers.attacks.filter_files import load_filter, load_units
+    from fedlens.privatizers.attacks.filter_files import load_claims, load_filter, load_units
 
-    units = load_units(place)
-    return Filter(*load_filter(place), units.unit, units.utility_names, units.sensitive_names)
+    units, claims = load_units(place), load_claims(place)
+    names = units.utility_names, units.sensitive_names
+    return Filter(*load_filter(place), units.unit, *names, claims)
+
+
+def _require_sound(loaded: Filter, *, unsafe: bool) -> None:
+    """Refuse a filter without noise, or beyond its bound, unless that is meant."""
+    from fedlens.privatizers.attacks.structure import require_sound
+
+    if not unsafe:
+        require_sound(loaded.network, loaded.shape, loaded.claims)
 
 
 def _check_run(folder: Path) -> None:
@@ -171,7 +183,13 @@ def _check_run(folder: Path) -> None:
     )
 
 
-def export(path: Path | str, *, kind: Kind | None = None, out: Path | str | None = None) -> Export:
+def export(
+    path: Path | str,
+    *,
+    kind: Kind | None = None,
+    out: Path | str | None = None,
+    unsafe: bool = False,
+) -> Export:
     """Write a filter as a file that devices run, its noise an input.
 
     A file that does not do what the filter does is refused and leaves nothing behind. Where codes
@@ -183,6 +201,7 @@ def export(path: Path | str, *, kind: Kind | None = None, out: Path | str | None
         kind: ``torch`` (torch.export) or ``onnx`` (needs ``fedlens[export]``); by default what
             ``out`` ends in says, else ``torch``.
         out: the file; by default beside or in ``path``, with the kind's suffix.
+        unsafe: also a filter without noise, or beyond the bound that it claims.
 
     Raises:
         WrongUse: there is no such kind, or ``out`` ends as the other kind's files do.
@@ -190,6 +209,7 @@ def export(path: Path | str, *, kind: Kind | None = None, out: Path | str | None
     """
     chosen = _kind(kind, out)
     place, loaded = Path(path), load(path)
+    _require_sound(loaded, unsafe=unsafe)
     beside = place / "filter" if place.is_dir() else place
     target = beside.with_suffix(SUFFIXES[chosen]) if out is None else Path(out)
     record = torch.zeros(loaded.shape)
@@ -241,6 +261,7 @@ def apply(
     records: str = "",
     key: Path | str | None = None,
     budget: float | None = None,
+    unsafe: bool = False,
 ) -> Applied:
     """Write what a filter releases of people's records; nothing else is written.
 
@@ -259,6 +280,7 @@ def apply(
             take the noise off again.
         budget: nats that all releases with this key may tell together at most; it is kept beside
             the key with the count, and holds until another is given.
+        unsafe: also a filter without noise, or beyond the bound that it claims.
 
     Raises:
         WrongUse: source and target do not go together, the target is there already, or the filter
@@ -278,6 +300,7 @@ def apply(
     releaser = Releaser(loaded.network, loaded.shape, loaded.unit, system_noise)
     if key is None and budget is not None:
         raise WrongUse(f"budget {budget:g}: is counted beside a key; name one, key=FILE (--key)")
+    _require_sound(loaded, unsafe=unsafe)
     if key is not None:
         if Path(key).resolve().is_relative_to(Path(target).resolve()):
             raise WrongUse(f"key {key}: lies in OUT; who gets the releases would get it too")

@@ -77,8 +77,18 @@ def add_apply(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         help="let all releases with this key tell so much at most, counted in a file beside it; "
         "records that no longer fit are left out (default: the one set before, else none)",
     )
+    add_unsafe_flag(parser)
     add_json_flag(parser)
     parser.set_defaults(run=run_apply)
+
+
+def add_unsafe_flag(parser: argparse.ArgumentParser) -> None:
+    """For filters that hide nothing, or less than they claim."""
+    parser.add_argument(
+        "--unsafe",
+        action="store_true",
+        help="also a filter without noise, or beyond the bound that its file claims",
+    )
 
 
 def run_apply(args: argparse.Namespace) -> int:
@@ -96,6 +106,7 @@ def run_apply(args: argparse.Namespace) -> int:
             records=args.records,
             key=args.key,
             budget=args.budget,
+            unsafe=args.unsafe,
         )
     except PrivatizerError as error:
         raise WrongUse(str(error)) from None

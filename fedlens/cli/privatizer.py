@@ -10,14 +10,21 @@ from typing import TYPE_CHECKING
 from fedlens.cli import VERBS
 from fedlens.cli.flags import add_json_flag, add_research_verb, given_settings
 from fedlens.cli.output import print_json, say, tell
-from fedlens.cli.own_records import add_apply, add_column_flags, with_columns
+from fedlens.cli.own_records import add_apply, add_column_flags, add_unsafe_flag, with_columns
 from fedlens.foundation.errors import ExitStatus, WrongUse
 
 if TYPE_CHECKING:
     from fedlens.foundation.tables import Row
     from fedlens.privatizers.attacks.filter_attack import FilterAttack
+    from fedlens.privatizers.attacks.gate import GateReport
 
-DATA = "embedded-mnist-thickness"
+STATUS = {
+    "holds": ExitStatus.DONE,
+    "falls": ExitStatus.ALARM,
+    "cannot tell": ExitStatus.UNDECIDED,
+}
+"""Of ``attack``, by its verdict."""
+TABLE = ("sent", "secret", "interval", "use", "attacker")
 COLUMNS = (
     "attacker", "knows", "releases", "records", "reads", "interval", "nats at least", "seconds",
 )  # fmt: skip
@@ -28,18 +35,20 @@ def add_attack(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     parser = actions.add_parser(
         "attack",
         help="attack a filter from its file alone, by attackers who know it and others who do not",
-        description="Attack any filter: one that a curve or study kept or a run trained, whose "
+        description="Does a filter do what its file claims? Looks up its noise, its bound and its "
+        "certificate, then attacks it: one that a curve or study kept or a run trained, whose "
         "weights the attackers have as every device does, or an exported .pt2 or .onnx, of which "
-        "they see releases alone. Prints what each knows and reads, the strongest first. "
-        "Simulation only: attackers learn from the source's raw records, all that are not tested "
-        "on.",
+        "they see releases alone. Ends with status 0 if it holds, 4 if it falls, 5 if that cannot "
+        "be told: no claims, other records, or too few. Simulation only: attackers learn from the "
+        "source's raw records, all that are not tested on.",
         epilog="example: fedlens privatizer attack runs/privatizer-alpha/filters/FILE.safetensors "
         "--quick",
     )
     add = parser.add_argument
     add("filter", type=Path, metavar="FILTER", help="file of filters/ of a curve or study, a "
         "run's folder, or an exported .pt2 or .onnx")  # fmt: skip
-    add("--data", default=DATA, help="source of records and attribute (default: %(default)s)")
+    add("--data", default="", help="source of records and attribute (default: what the file says "
+        "that it was made for)")  # fmt: skip
     add_column_flags(parser)
     add("--releases", nargs="+", type=int, default=[1], metavar="N",
         help="releases of each record that attackers see (default: 1)")  # fmt: skip
@@ -52,11 +61,13 @@ def add_attack(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         help="FILTER is a .pt2 of your own: reading one runs what code its maker put there",
     )
     add("--attackers", nargs="+", default=[], metavar="NAME",
-        help="only these, of code, decode, residual, features, logistic, trees, same, wide, "
-        "formula (computes the attribute where the data has a formula; default: all)")  # fmt: skip
+        help="only these, of likelihood, code, decode, residual, features, logistic, trees, same, "
+        "wide, formula (computes the attribute where the data has a formula; default: those that "
+        "read most)")  # fmt: skip
     add("--records", type=int, metavar="N",
         help="labelled records that attackers have at most (default: all there are)")  # fmt: skip
-    add("--seed", type=int, default=0, help="of parts, noise and attackers (default: 0)")
+    add("--seed", type=int, help="of parts, noise and attackers (default: that by which the file "
+        "says that the parts were dealt, else 0)")  # fmt: skip
     add("--quick", action="store_true", help="fewer records and steps, for a look")
     add("--data-dir", help="folder of the data sets' files")
     add_json_flag(parser)
@@ -64,9 +75,8 @@ def add_attack(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
 
 
 def run_attack(args: argparse.Namespace) -> int:
-    """Attack, print the strongest first."""
+    """Look, attack, print what was found and the verdict."""
     from fedlens.api.attacks import AttackSettings, attack
-    from fedlens.privatizers.attacks.filter_attack import strongest
     from fedlens.privatizers.private_data import PrivateDataError
     from fedlens.privatizers.protocol import PrivatizerError
 
@@ -76,18 +86,60 @@ def run_attack(args: argparse.Namespace) -> int:
         found = attack(args.filter, data, asked, tell=tell)
     except (PrivatizerError, PrivateDataError) as error:
         raise WrongUse(str(error)) from None
-    _print(found, data)
+    _print(found)
     if args.json:
-        rows = [one.row() for one in found]
-        print_json({"data": data, "attacks": rows, "strongest": strongest(found).row()})
-    return ExitStatus.DONE
+        print_json(found.row())
+    return STATUS[str(found.verdict)]
 
 
-def _print(found: Sequence[FilterAttack], data: str) -> None:
-    from fedlens.foundation.tables import print_table, table_of
+def _print(found: GateReport) -> None:
     from fedlens.privatizers.attacks.filter_attack import strongest
 
-    ordered = sorted(found, key=lambda one: -one.balanced)
+    for check in found.checks:
+        say(f"{check.verdict}: {check.what}: {check.found}")
+    _print_certified(found)
+    if found.measured is not None:
+        _print_readings(found, found.measured.attacks)
+        best = strongest(found.measured.attacks)
+        say(
+            f"strongest: {best.name} reads {best.balanced:.3f} (balanced accuracy) of the "
+            f"sensitive attribute of {found.data}, knows {best.knows}"
+        )
+        if not any("weights" in one.knows for one in found.measured.attacks):
+            say("no attacker here has the filter's weights; devices do: attack the kept file too")
+        say("an attack is an estimate from below: a better attacker may come")
+        say("simulation only: raw records trained the attackers, no budget was kept")
+    say(f"verdict: {str(found.verdict).upper()}")
+
+
+def _print_certified(found: GateReport) -> None:
+    """What nats forbid, of a record, a burst and a person."""
+    from fedlens.foundation.tables import print_table, table_of
+
+    if not found.certified:
+        return
+    rows: list[Row] = [
+        {"certified for": one.sent, "nats at most": f"{one.nats:.2f}",
+         "secret named at most": "vacuous" if one.secret in (None, 1.0) else f"{one.secret:.0%}",
+         "one of 1,000 named at most": "vacuous" if one.person == 1.0 else f"{one.person:.0%}"}
+        for one in found.certified
+    ]  # fmt: skip
+    say()
+    print_table(table_of(rows, tuple(rows[0])))
+    say("averages over releases, not a record's worst case; vacuous: forbids nothing")
+
+
+def _print_readings(found: GateReport, attacks: Sequence[FilterAttack]) -> None:
+    """What is sent and what it tells, then every attacker, the strongest first."""
+    from fedlens.foundation.tables import print_table, table_of
+
+    sent = [
+        {**row, "secret": f"{row['secret']:.3f}", "interval": _interval(row["low"], row["high"]),
+         "use": None if row["use"] is None else f"{row['use']:.3f}"}
+        for row in found.table()
+    ]  # fmt: skip
+    say()
+    print_table(table_of(sent, TABLE))
     rows: list[Row] = [
         {
             "attacker": one.name,
@@ -95,23 +147,21 @@ def _print(found: Sequence[FilterAttack], data: str) -> None:
             "releases": one.releases,
             "records": one.records,
             "reads": f"{one.balanced:.3f}",
-            "interval": f"{one.low:.3f} to {one.high:.3f}",
-            "nats at least": f"{one.nats:.4f}",
+            "interval": _interval(one.low, one.high),
+            "nats at least": f"{max(one.nats, 0.0):.4f}",
             "seconds": f"{one.seconds:.0f}",
         }
-        for one in ordered
+        for one in sorted(attacks, key=lambda one: -one.balanced)
     ]
-    print_table(table_of(rows, COLUMNS))
-    best = strongest(found)
     say()
-    say(
-        f"strongest: {best.name} reads {best.balanced:.3f} (balanced accuracy) of the sensitive "
-        f"attribute of {data}, knows {best.knows}"
-    )
-    if not any("weights" in one.knows for one in found):
-        say("no attacker here has the filter's weights; devices do: attack the kept file too")
-    say("an attack is an estimate from below: a better attacker may come")
-    say("simulation only: raw records trained the attackers, no budget was kept")
+    print_table(table_of(rows, COLUMNS))
+    say()
+    if found.dominated:
+        say("DOMINATED: sending the answer alone keeps as much of the use and tells no more")
+
+
+def _interval(low: float, high: float) -> str:
+    return f"{low:.3f} to {high:.3f}"
 
 
 KINDS = ("torch", "onnx")
@@ -151,6 +201,7 @@ def _add_export(actions: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     add("--kind", choices=KINDS, help="torch.export or ONNX (default: as --out ends, else torch)")
     add("--out", type=Path, help="file to write, .pt2 or .onnx (default: beside or in FILTER)")
+    add_unsafe_flag(export)
     add_json_flag(export)
     export.set_defaults(run=run_export)
 
@@ -161,9 +212,10 @@ def run_export(args: argparse.Namespace) -> int:
     from fedlens.privatizers.protocol import PrivatizerError
 
     try:
-        found = export(args.filter, kind=args.kind, out=args.out).to_json()
+        made = export(args.filter, kind=args.kind, out=args.out, unsafe=args.unsafe)
     except PrivatizerError as error:
         raise WrongUse(str(error)) from None
+    found = made.to_json()
     say(f"{found['path']}: {found['bytes']} bytes, off by at most {found['difference']:.2g}")
     say(f"{found['latency_ms_p50']:.3f} ms a record (median, one CPU thread)")
     say("noise is an input: a record's own, not to be guessed, the same at each release of it")

@@ -8,6 +8,7 @@ is a lower bound on that, for a better learner may come.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -15,18 +16,24 @@ from typing import Any
 
 import torch
 
-from fedlens.foundation.tables import Row
 from fedlens.privatizers.attacks.attack_runs import reweighted, shares_of
 from fedlens.privatizers.attacks.attackers import ATTACKERS, AttackError, FittedAttacker
 from fedlens.privatizers.attacks.attackers.everything import DecodeAttacker
 from fedlens.privatizers.attacks.attackers.features import FeaturesAttacker
 from fedlens.privatizers.attacks.attackers.formula import FORMULA, with_formula
+from fedlens.privatizers.attacks.attackers.likelihood import LikelihoodAttacker
 from fedlens.privatizers.attacks.attackers.networks import NetworkAttacker
-from fedlens.privatizers.attacks.attackers.protocol import Attacker, Knowledge, knowledge_of
+from fedlens.privatizers.attacks.attackers.protocol import (
+    EVERYTHING,
+    Attacker,
+    Knowledge,
+    knowledge_of,
+)
 from fedlens.privatizers.attacks.attackers.vectors import VectorReader
 from fedlens.privatizers.attacks.balanced import balanced_accuracy
+from fedlens.privatizers.attacks.claims import BARE, FIFTY, ONE, TEN
 from fedlens.privatizers.attacks.scores import score
-from fedlens.privatizers.attacks.targets import FilterTarget
+from fedlens.privatizers.attacks.targets import FilterTarget, noise_covariance
 from fedlens.privatizers.channels import channel_of
 from fedlens.privatizers.private_data import PrivateData
 
@@ -46,9 +53,13 @@ class Effort:
     images: int
     test: int | None = None  # records that everything is scored on at most
     decoded: int = 4000  # records that are decoded and scored at most
+    # draws of the noise of each test record that a code's readers are scored on: one draw's luck
+    # would be part of the figure
+    scored: int = 3
 
 
 FULL = Effort(4, 4000, 250, 1200, 1500, 60_000)
+USUAL = Effort(2, 1000, 150, 600, 600, 20_000, decoded=2000)
 QUICK = Effort(2, 800, 80, 300, 200, 6000, test=2000, decoded=600)
 
 
@@ -91,10 +102,13 @@ class FilterAttack:
     nats_low: float
     nats_high: float
     seconds: float = field(compare=False, default=0.0)
+    sees: str = ONE  # one release or several of a record, near-duplicates, or no noise
 
     @property
     def name(self) -> str:
         """With the number of releases where there are several: ``code x10``."""
+        if self.sees != ONE:
+            return f"{self.attacker}, {self.sees}"
         return self.attacker if self.releases == 1 else f"{self.attacker} x{self.releases}"
 
     def row(self) -> dict[str, Any]:
@@ -131,32 +145,10 @@ def attack_filter(
     return found
 
 
-CODE_COLUMNS = ("code_reader", "code_reader_x10", "code_nats")
-"""Columns that lead a study's table: who reads the code, of one release and of ten."""
-
-
-def code_columns(target: FilterTarget, steps: int) -> Row:
-    """`CODE_COLUMNS` of a filter, with all labelled records; empty where it shows no code.
-
-    Rows also have the 95% interval of one release, ``code_low`` and ``code_high``.
-    """
-    if channel_of(target.filter) is None:
-        return dict.fromkeys(CODE_COLUMNS)
-    effort = replace(FULL, reader_steps=steps, tree_rounds=max(10, min(250, steps // 10)))
-    one, ten = attack_filter(target, ["code"], releases=(1, 10), effort=effort)
-    return {
-        "code_reader": one.balanced,
-        "code_low": one.low,
-        "code_high": one.high,
-        "code_reader_x10": ten.balanced,
-        "code_nats": one.nats,
-        "code_records": one.records,
-    }
-
-
 def strongest(attacks: Sequence[FilterAttack]) -> FilterAttack:
-    """The one that reads most."""
-    return max(attacks, key=lambda one: one.balanced)
+    """The one that reads most, of those who see releases of one record if there are such."""
+    plain = [one for one in attacks if one.sees == ONE]
+    return max(plain or attacks, key=lambda one: one.balanced)
 
 
 def told(one: FilterAttack) -> str:
@@ -181,6 +173,8 @@ def _attackers(
         attacker = trying(ATTACKERS[name](), effort)
         if knowledge_of(attacker).weights and not shows_code:
             tell(f"{name}: left out, this filter shows no code")
+        elif isinstance(attacker, LikelihoodAttacker) and not target.affine:
+            tell(f"{name}: left out, this filter does not simply add its noise")
         elif isinstance(attacker, DecodeAttacker) and releases > 1:
             tell(f"{name}: left out at {releases} releases, which the code's reader sees")
         else:
@@ -194,9 +188,15 @@ def _attack(
     start, knows = time.perf_counter(), knowledge_of(attacker)
     known, seed = target.known, target.seed
     test = target.test if effort.test is None else target.test.take(slice(0, effort.test))
-    if knows.code:
+    fitted: FittedAttacker
+    if isinstance(attacker, LikelihoodAttacker):
+        shown = target.codes(test, seed + 2, releases, effort.scored)
+        fitted = facing(attacker, target, target.told_apart(releases)).fit(
+            target.clean_codes(known), seed
+        )
+    elif knows.code:
         draws = _draws(target, effort, releases)
-        shown = target.codes(test, seed + 2, releases)
+        shown = target.codes(test, seed + 2, releases, effort.scored)
         fitted = attacker.fit(target.codes(known, seed + 1, releases, draws), seed)
     elif isinstance(attacker, DecodeAttacker):
         test = test.take(slice(0, effort.decoded))
@@ -210,6 +210,52 @@ def _attack(
     found = _scored(fitted, shown, known, seed)
     seconds = time.perf_counter() - start
     return FilterAttack(name, knows.words, releases, len(known), *found, seconds)
+
+
+def facing(
+    attacker: LikelihoodAttacker, target: FilterTarget, releases: float
+) -> LikelihoodAttacker:
+    """With the law of the filter's noise; of a code without any, a small one, alike everywhere."""
+    law = noise_covariance(target.filter, target.test.records[0])
+    if law is None or not bool((law.diagonal() > 0).any()):
+        codes = target.clean_codes(target.known).records
+        return attacker.facing(codes.var(0).mean() * torch.eye(codes.shape[1]), 16.0)
+    return attacker.facing(law, releases)
+
+
+COPIES = {ONE: 1, TEN: 10, FIFTY: 50, BARE: math.inf}
+"""Near-duplicates that are averaged; without noise there is nothing more to average."""
+MOST_COPIED = 1500
+"""Test records of which fifty near-duplicates are filtered at most."""
+
+
+def attack_code(target: FilterTarget, name: str, sees: str, effort: Effort) -> FilterAttack:
+    """One attacker of codes, by what it sees of each test record: `ONE`, `TEN`, `FIFTY`, `BARE`.
+
+    Near-duplicates of test records are made and filtered one by one. Where they share their noise,
+    their mean has the law of one release, and the attacker learns from such; else that of as many
+    releases with noise of their own.
+    """
+    start, attacker = time.perf_counter(), trying(ATTACKERS[name](), effort)
+    known, seed, copies = target.known, target.seed, COPIES[sees]
+    test = target.test if effort.test is None else target.test.take(slice(0, effort.test))
+    apart = replace(target, fresh=True)
+    if sees == BARE:
+        shown, seen = target.clean_codes(test), target.clean_codes(known)
+    elif sees == ONE:
+        shown = target.codes(test, seed + 2, 1, effort.scored)
+        seen = target.codes(known, seed + 1, 1, _draws(target, effort, 1))
+    else:
+        shown = target.alike_codes(test.take(slice(0, MOST_COPIED if copies > 10 else None)),
+                                   seed + 2, int(copies))  # fmt: skip
+        copies = 1 if target.shares_noise else copies
+        seen = apart.codes(known, seed + 1, int(copies), _draws(apart, effort, int(copies)))
+    if isinstance(attacker, LikelihoodAttacker):
+        attacker, seen = facing(attacker, target, copies), target.clean_codes(known)
+    found = _scored(attacker.fit(seen, seed), shown, known, seed)
+    seconds = time.perf_counter() - start
+    words = EVERYTHING.words
+    return FilterAttack(name, words, 1, len(known), *found, seconds, sees)
 
 
 def _to_scale(seen: PrivateData, shown: PrivateData) -> tuple[PrivateData, PrivateData]:

@@ -16,6 +16,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import nn
 
+from fedlens.privatizers.attacks.claims import Claims
 from fedlens.privatizers.networks.fader import Chained, FaderNet
 from fedlens.privatizers.networks.filters import DenseFilter, LinearFilter, UNet
 from fedlens.privatizers.networks.masks import MaskFilter
@@ -91,28 +92,36 @@ class RecordUnits:
 
 
 def save_filter(
-    filter_: nn.Module, shape: Sequence[int], path: Path, units: RecordUnits | None = None
+    filter_: nn.Module,
+    shape: Sequence[int],
+    path: Path,
+    units: RecordUnits | None = None,
+    claims: Claims | None = None,
 ) -> Path:
-    """Write a filter of records of ``shape``; the folder is made.
+    """Write a filter of records of ``shape`` with what is claimed of it; the folder is made.
 
     Raises:
         PrivatizerError: it is of a kind that no file is known for.
     """
     known = _described(filter_, shape)
     known["records"] = asdict(units or RecordUnits())
+    if claims is not None:
+        known["claims"] = claims.row()
     path.parent.mkdir(parents=True, exist_ok=True)
     state = {name: value.contiguous() for name, value in filter_.state_dict().items()}
     save_file(state, path, {_KNOWN: json.dumps(known)})
     return path
 
 
-def keep_filter(filter_: nn.Module, data: PrivateData, path: Path) -> Path:
+def keep_filter(
+    filter_: nn.Module, data: PrivateData, path: Path, claims: Claims | None = None
+) -> Path:
     """Write a study's filter of the records of ``data``, which `fedlens privatizer attack` takes.
 
     Raises:
         PrivatizerError: it is of a kind that no file is known for.
     """
-    return save_filter(filter_, data.shape, path, RecordUnits.of(data))
+    return save_filter(filter_, data.shape, path, RecordUnits.of(data), claims)
 
 
 def _described(filter_: nn.Module, shape: Sequence[int]) -> dict[str, Any]:
@@ -171,6 +180,25 @@ def load_units(path: Path) -> RecordUnits:
         raise
     except (KeyError, TypeError, ValueError, AttributeError, SafetensorError):
         raise PrivatizerError(f"{path} holds no filter that this version wrote") from None
+
+
+def load_claims(path: Path) -> Claims | None:
+    """What a filter's file claims; None where it was written before there were claims.
+
+    Raises:
+        PrivatizerError: the file is no filter's, or its claims are none.
+        OSError: it cannot be read.
+    """
+    try:
+        with safe_open(path, framework="pt") as content:
+            known = json.loads((content.metadata() or {})[_KNOWN]).get("claims")
+        return None if known is None else Claims.read(known)
+    except OSError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, SafetensorError):
+        raise PrivatizerError(
+            f"{path}: its claims cannot be read; keep the filter again with the study or curve"
+        ) from None
 
 
 def _built(known: Mapping[str, Any], state: Mapping[str, Any]) -> nn.Module:

@@ -8,7 +8,7 @@ devices with a key do, and is taken on trust: ``fresh`` attacks what those witho
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -16,11 +16,18 @@ import torch
 from torch import Tensor, nn
 
 from fedlens.privatizers.attacks.attackers import AttackError
-from fedlens.privatizers.channels import channel_of, noise_repeats
+from fedlens.privatizers.channels import (
+    CHUNK,
+    Channel,
+    channel_of,
+    clean_codes,
+    noise_repeats,
+    radius_of_codes,
+)
 from fedlens.privatizers.classifiers import noise_shape_of
+from fedlens.privatizers.noise_field import draw_near_noise
 from fedlens.privatizers.private_data import PrivateData, Split
 
-CHUNK = 1000
 AFFINE_TRIALS, AFFINE_TOLERANCE = 16, 1e-4
 
 
@@ -58,12 +65,49 @@ class FilterTarget:
         wide = data.take(rows)
         return replace(wide, records=torch.cat(every), owners=owners[rows])
 
+    def clean_codes(self, data: PrivateData) -> PrivateData:
+        """The codes of records without noise, float32 [n, k].
+
+        Raises:
+            AttackError: the filter shows no code.
+        """
+        self._channel()
+        return replace(data, records=clean_codes(self.filter, data.records))
+
     @torch.no_grad()
-    def _codes(self, records: Tensor, seed: int, releases: int) -> Tensor:
-        """Mean codes; of a channel that is affine in its noise in one pass, with the mean noise."""
+    def alike_codes(self, data: PrivateData, seed: int, copies: int) -> PrivateData:
+        """Mean codes of near-duplicates of each record, float32 [n, k].
+
+        Each copy has one entry moved by one grey level of 256, and noise as `noise_of_copies` says.
+
+        Raises:
+            AttackError: the filter shows no code.
+        """
+        channel, source = self._channel(), torch.Generator().manual_seed(seed)
+        found = []
+        for part in torch.split(data.records, CHUNK):
+            near = [one_moved(part, data.low, data.high, source) for _ in range(copies)]
+            noises = noise_of_copies(self.filter, near, source, shared=self.shares_noise)
+            every = [channel(copy, noise) for copy, noise in zip(near, noises, strict=True)]
+            found.append(torch.stack(every).mean(0))
+        return replace(data, records=torch.cat(found))
+
+    @property
+    def shares_noise(self) -> bool:
+        """Whether near records have noise that is nearly the same, as of devices with a key."""
+        bounded = radius_of_codes(self.filter) is not None
+        return bounded and noise_repeats(self.filter) and not self.fresh
+
+    def _channel(self) -> Channel:
         channel = channel_of(self.filter)
         if channel is None:
             raise AttackError("this filter shows no code; attack what it releases")
+        return channel
+
+    @torch.no_grad()
+    def _codes(self, records: Tensor, seed: int, releases: int) -> Tensor:
+        """Mean codes; of a channel that is affine in its noise in one pass, with the mean noise."""
+        channel = self._channel()
         if not self.affine:
             return self._mean(channel, records, seed, releases)
         shrunk = 1 / math.sqrt(self.told_apart(releases))
@@ -100,6 +144,59 @@ class FilterTarget:
                 total = total + function(part, noise)
             found.append(total / releases)
         return torch.cat(found)
+
+
+GREY_LEVEL = 1 / 255
+"""Share of the range that one grey level is."""
+
+
+def noise_of_copies(
+    filter_: nn.Module, copies: Sequence[Tensor], source: torch.Generator, *, shared: bool
+) -> list[Tensor]:
+    """The noise [n, *noise_shape] of each of some near-duplicates, [n, ...], of n records.
+
+    Independent, as of a device without a key; or ``shared``: that of the code as a device's field
+    has it, another device for each record.
+    """
+    shape = noise_shape_of(filter_) or (0,)
+    noises = [torch.randn(len(one), *shape, generator=source) for one in copies]
+    if shared:
+        codes = torch.stack([clean_codes(filter_, one) for one in copies], 1)
+        near = draw_near_noise(codes, source)
+        for place, noise in enumerate(noises):
+            noise[:, : codes.shape[2]] = near[:, place]
+    return noises
+
+
+def one_moved(records: Tensor, low: float, high: float, source: torch.Generator) -> Tensor:
+    """Near-duplicates of records [n, ...]: one entry of each, drawn at random, a grey level off."""
+    rows = records.flatten(1).clone()
+    place = torch.randint(rows.shape[1], (len(rows), 1), generator=source)
+    value = rows.gather(1, place)
+    level = GREY_LEVEL * (high - low)
+    rows.scatter_(1, place, torch.where(value + level > high, value - level, value + level))
+    return rows.view_as(records)
+
+
+@torch.no_grad()
+def noise_covariance(filter_: nn.Module, record: Tensor) -> Tensor | None:
+    """Covariance of what noise adds to the code of one record [...], float64 [k, k].
+
+    None where the filter shows no code, or noise is not simply added: then it has no such law.
+    """
+    channel, shape = channel_of(filter_), noise_shape_of(filter_) or (0,)
+    if channel is None:
+        return None
+    entries = math.prod(shape)
+    if entries == 0:
+        size = clean_codes(filter_, record[None]).shape[1]
+        return torch.zeros(size, size, dtype=torch.float64)
+    steps = torch.cat([torch.zeros(1, entries), torch.eye(entries)]).view(-1, *shape)
+    parts = [channel(record[None].expand(len(p), *record.shape), p).flatten(1)
+             for p in torch.split(steps, CHUNK)]  # fmt: skip
+    codes = torch.cat(parts).double()
+    moves = codes[1:] - codes[0]
+    return moves.T @ moves
 
 
 def target_of(

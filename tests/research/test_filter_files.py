@@ -101,6 +101,8 @@ def test_what_a_study_keeps_is_attacked_from_its_file(
         given = ["--quick", "--records", "300", "--attackers", "code", "logistic", "--json"]
         status = main(["privatizer", "attack", str(path), *given])
         captured = capsys.readouterr()
-        assert status == 0, captured.err
         found = json.loads(captured.out.strip().splitlines()[-1])
+        assert status == ("holds", "falls", "cannot tell").index(found["verdict"]), captured.err
+        assert found["claims"]["data"] == "embedded-mnist-thickness"
+        assert found["claims"]["reads"].keys() >= {"one release"}
         assert next(one["attacker"] for one in found["attacks"]) == leads

@@ -18,6 +18,7 @@ from PIL import Image
 
 from fedlens.data.attributes import load_private
 from fedlens.data.attributes.thickness import NORMAL, THICK, THIN, AnnotatedRule, stroke_widths
+from fedlens.data.registry import load
 from fedlens.privatizers.private_data import PrivateData, PrivateDataError, Split, split_in_two
 from fedlens_research.loaders.household import simulate_households
 from fedlens_research.loaders.load_days import LoadDays, split_households
@@ -58,14 +59,30 @@ def _points(count: int = 10) -> PrivateData:
 
 
 @with_mnist
-def test_annotated_mnist_has_the_papers_images() -> None:
+def test_annotated_mnist_has_the_papers_images_by_the_papers_rules() -> None:
+    """A rule for each part, as in the paper; the train parts are as it has them."""
+    found = load("mnist", SHARED)
+    parts = ((found.train_images, found.train_labels), (found.test_images, found.test_labels))
+    kept = [AnnotatedRule.fit(*part).label(part[0] > 0, part[1]) for part in parts]
+    counts = [[int((one == answer).sum()) for answer in (THIN, THICK)] for one in kept]
+    assert counts == [[9_557, 19_011], [1_725, 2_956]]
     split = load_private("amnist", SHARED)
-    assert len(split.train) + len(split.attack) == 28_568
-    assert len(split.test) == 4_681
     known = torch.cat([split.train.sensitive, split.attack.sensitive])
-    assert torch.bincount(known).tolist() == [9_557, 19_011]
-    assert torch.bincount(split.test.sensitive).tolist() == [1_725, 2_956]
+    assert torch.bincount(known).tolist() == counts[0]
     assert split.train.records.shape[1:] == (1, 28, 28)
+
+
+def test_one_rule_says_what_thick_is_in_training_and_in_test_images() -> None:
+    split, raw = load_private("embedded-amnist"), load("embedded", None)
+    rule = AnnotatedRule.fit(raw.train_images, raw.train_labels)
+    for images, digits, parts in (
+        (raw.train_images, raw.train_labels, (split.train, split.attack)),
+        (raw.test_images, raw.test_labels, (split.test,)),
+    ):
+        said = rule.label(images > 0, digits)
+        found = torch.cat([part.sensitive for part in parts])
+        wanted = [int((said == answer).sum()) for answer in (THIN, THICK)]
+        assert torch.bincount(found).tolist() == wanted
 
 
 def test_the_rule_counts_ink_in_the_digits_own_row() -> None:

@@ -37,6 +37,7 @@ ATTACKERS: Registry[Callable[[], Attacker]] = Registry(
         "wide": "fedlens.privatizers.attacks.attackers.networks:wide_attacker",
         "residual": "fedlens.privatizers.attacks.attackers.decoding:residual_attacker",
         "features": "fedlens.privatizers.attacks.attackers.features:FeaturesAttacker",
+        "likelihood": "fedlens.privatizers.attacks.attackers.likelihood:LikelihoodAttacker",
         "code": "fedlens.privatizers.attacks.attackers.everything:code_attacker",
         "decode": "fedlens.privatizers.attacks.attackers.everything:DecodeAttacker",
     },
@@ -44,8 +45,8 @@ ATTACKERS: Registry[Callable[[], Attacker]] = Registry(
 """What makes an attacker, not yet fitted; a formula (`formula.py`) is built with its rules."""
 BLIND = ("prior", "side-information", "position")
 """Lines of reference: they know the classes' shares, what is told besides, the step of a series."""
-INFORMED = ("code", "decode")
-"""Attackers who have the filter: weights and noise law, and the first of them the code itself."""
+INFORMED = ("likelihood", "code", "decode")
+"""Attackers who have the filter: weights and noise law, and the first two the code itself."""
 STRONG = ("residual", "features")
 """Attackers of releases that try harder than a filter's training adversary."""
 FRESH = ("logistic", "trees", "same", "wide")  # Those of ours that look at the record

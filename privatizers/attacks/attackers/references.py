@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_selection import SelectKBest, f_classif
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
@@ -44,7 +45,9 @@ class LogisticAttacker:
         self, rows: NDArray[np.float32], sensitive: NDArray[np.int64], seed: int
     ) -> Estimator:
         model = LogisticRegression(C=1 / self.strength, max_iter=ITERATIONS, tol=1e-3)
-        fitted: Estimator = make_pipeline(StandardScaler(), model).fit(rows, sensitive)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # as far as it gets is its reading
+            fitted: Estimator = make_pipeline(StandardScaler(), model).fit(rows, sensitive)
         return fitted
 
 

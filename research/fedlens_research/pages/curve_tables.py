@@ -12,9 +12,12 @@ from fedlens.store import PrivatizerAttack, PrivatizerPoint, StoredPrivatizerCur
 
 BLIND = ("prior", "side-information", "position")
 """Lines of reference: they do not look at a record."""
+SEES = ", "
+"""Between the name of an attacker and what it sees in place of one release."""
 NONE_YET, NO_BOUND = "–", "none"
 RELEASE = "release"
 KNOWS = {
+    "likelihood": "the code, weights, noise law",
     "code": "the code, weights, noise law",
     "decode": "release, weights, noise law",
     "formula": "release, the attribute's formula",
@@ -33,7 +36,8 @@ ATTACKS_CAPTION = (
     "*code* has the filter's weights, as every device does, and reads the **noisy code** that a "
     "release is computed from: by data processing no reader of a release knows more than the "
     "best such reader, which it estimates from below. *decode* "
-    "brings a release back to its code. *x10*: ten releases of each record. The others have no "
+    "brings a release back to its code. *Ten alike* sees the mean of ten near-duplicates of each "
+    "record, *noise-free* codes without noise. The others have no "
     "weights and are **fresh**: fitted on released records of an own part, scored on others that "
     "neither they nor the filter have seen. Balanced accuracy on the sensitive attribute; bars are "
     "95% bootstrap intervals, ± the deviation over seeds. *Frozen* is the same attacker as fitted "
@@ -64,8 +68,8 @@ def place(point: PrivatizerPoint) -> str:
 
 
 def looking(point: PrivatizerPoint) -> list[PrivatizerAttack]:
-    """The attacks that look at records."""
-    return [one for one in point.attacks if one.attacker not in BLIND]
+    """The attacks that look at records, each released once."""
+    return [one for one in point.attacks if one.attacker not in BLIND and SEES not in one.attacker]
 
 
 def strongest(point: PrivatizerPoint) -> PrivatizerAttack:
@@ -74,8 +78,8 @@ def strongest(point: PrivatizerPoint) -> PrivatizerAttack:
 
 
 def knows(attacker: str) -> str:
-    """What an attacker knows of the filter; ``code x10`` is ``code`` with ten releases."""
-    return KNOWS.get(attacker.partition(" x")[0], RELEASE)
+    """What an attacker knows of the filter; ``code, ten alike`` sees more than ``code``."""
+    return KNOWS.get(attacker.partition(" x")[0].partition(SEES)[0], RELEASE)
 
 
 def point_table(curve: StoredPrivatizerCurve) -> Frame:

@@ -8,8 +8,9 @@ nor they have met, and everything is scored on the test images.
 
 Who has the filter's weights comes first: ``code_reader`` reads the noisy code that a release is
 computed from, with all labelled images there are: no reader of a release can know more than
-the best reader of the code, which this one estimates from below. ``code_reader_x10`` sees ten
-releases of each image. The other columns are of attackers without
+the best reader of the code, which this one estimates from below. ``alike_x10`` sees ten
+near-duplicates of each image, ``noise_free`` codes without noise; ``answer`` is told a network's
+answer in place of an image. The other columns are of attackers without
 weights, as the paper has them, and flatter the filter.
 
 Reference lines come first. ``raw``: everybody reads the images as they are. ``digit``: an attacker
@@ -60,8 +61,9 @@ from fedlens.privatizers.attacks.attackers import ATTACKERS
 from fedlens.privatizers.attacks.attackers.formula import THRESHOLDS, FormulaAttacker, InkFormula
 from fedlens.privatizers.attacks.attackers.protocol import Attacker
 from fedlens.privatizers.attacks.attackers.reading_nets import accuracy, learn, small_reader
-from fedlens.privatizers.attacks.filter_attack import CODE_COLUMNS, code_columns
+from fedlens.privatizers.attacks.claims import Claims
 from fedlens.privatizers.attacks.filter_files import keep_filter
+from fedlens.privatizers.attacks.gate import CODE_COLUMNS, judge_code
 from fedlens.privatizers.attacks.targets import target_of
 from fedlens.privatizers.networks.releasers import ConvReleaser
 from fedlens.privatizers.private_data import PrivateData, Split
@@ -136,8 +138,8 @@ def run_seed(settings: AlphaImagesSettings, trial: SeedTrial) -> list[Row]:
             began = time.perf_counter()
             method = train_point(settings, split.train, start(), mode, alpha, weight, seed)
             path = trial.filter_path(f"{mode} {alpha:g} {weight:g}")
-            keep_filter(method.networks[FILTER], split.train, path)
-            row = point_row(settings, method, split, seed)
+            row, claims = point_row(settings, method, split, seed)
+            keep_filter(method.networks[FILTER], split.train, path, claims)
             few = released(method.networks[FILTER], split.test.take(slice(0, SHOWN)), seed)
             seconds = time.perf_counter() - began
             return Piece([{**row, "seconds": seconds}], {"after": few.records})
@@ -223,18 +225,22 @@ def train_point(
 
 def point_row(
     settings: AlphaImagesSettings, method: AlphaPrivatizer, split: Split, seed: int
-) -> Row:
+) -> tuple[Row, Claims]:
     """What is still read of released test images, by the trained reader and by fresh ones."""
+    code, claims = judge_code(
+        target_of(method.networks[FILTER], split, seed), settings.code_steps, seed
+    )
     attack, test = released_parts(method.networks[FILTER], split, seed)
-    return {
+    row: Row = {
         "seed": seed,
         "digits": accuracy(method.networks["utility"], test.records, test.utility),
-        **code_columns(target_of(method.networks[FILTER], split, seed), settings.code_steps),
+        **code,
         "paper_digits": None,
         "paper_attacker": None,
         "squared_error": float((test.records - split.test.records).square().mean()),
         **_read(settings, split, attack, test, seed),
     }
+    return row, claims
 
 
 def _read(

@@ -50,7 +50,9 @@ from fedlens.privatizers.attacks.attack_runs import (
 )
 from fedlens.privatizers.attacks.attackers import ATTACKERS
 from fedlens.privatizers.attacks.attackers.protocol import Attacker
+from fedlens.privatizers.attacks.claims import ONE, Claims
 from fedlens.privatizers.attacks.filter_files import keep_filter
+from fedlens.privatizers.attacks.gate import claims_of
 from fedlens.privatizers.networks.adversaries import LstmAdversary
 from fedlens.privatizers.networks.peaks import fit_peaks
 from fedlens.privatizers.networks.releasers import LstmReleaser
@@ -147,8 +149,9 @@ def _side_rows(settings: AlphaLoadSettings, side: str, trial: SeedTrial) -> list
         def measure(mode: Mode = mode, alpha: float = alpha, budget: float = budget) -> Piece:
             began = time.perf_counter()
             net = releaser_of(settings, split.train, mode, alpha, budget, seed)
-            keep_filter(net, split.train, trial.filter_path(f"{side} {mode} {alpha:g} {budget:g}"))
             row = point_row(settings, net, split, raw, seed)
+            path = trial.filter_path(f"{side} {mode} {alpha:g} {budget:g}")
+            keep_filter(net, split.train, path, _claims(net, split, row, seed))
             shown = released(net, some, seed).records
             return Piece([{**row, "seconds": time.perf_counter() - began}], {"after": shown})
 
@@ -163,6 +166,12 @@ def _side_rows(settings: AlphaLoadSettings, side: str, trial: SeedTrial) -> list
     if trial.first and side == settings.sides[0]:
         plot_loads(loads, trial.out / "alpha-load-sheet.png")
     return rows
+
+
+def _claims(net: nn.Module, split: Split, row: Row, seed: int) -> Claims:
+    """By the study's attackers, who read releases."""
+    read = max(number(row, "attacker"), number(row, "reweighted"))
+    return claims_of(net, split.test, {ONE: read}, None, 1 - number(row, "NE"), seed)
 
 
 def load_side(settings: AlphaLoadSettings, side: str, data_dir: Path | None, seed: int) -> Split:

@@ -41,8 +41,9 @@ from fedlens.privatizers.attacks.attackers.formula import with_formula
 from fedlens.privatizers.attacks.attackers.networks import NetworkAttacker
 from fedlens.privatizers.attacks.attackers.protocol import Attacker, FittedAttacker
 from fedlens.privatizers.attacks.attackers.reading_nets import accuracy, learn, small_reader
-from fedlens.privatizers.attacks.filter_attack import CODE_COLUMNS, code_columns
+from fedlens.privatizers.attacks.claims import Claims
 from fedlens.privatizers.attacks.filter_files import keep_filter
+from fedlens.privatizers.attacks.gate import CODE_COLUMNS, judge_code
 from fedlens.privatizers.attacks.scores import judge
 from fedlens.privatizers.attacks.targets import target_of
 from fedlens.privatizers.private_data import PrivateData, Split
@@ -95,8 +96,8 @@ def _source_rows(settings: AttributesSettings, source: str, trial: SeedTrial) ->
             began = time.perf_counter()
             method = train()
             path = trial.filter_path(f"{data} {_named(place)}")
-            keep_filter(method.networks[FILTER], split.train, path)
-            row = point_row(settings, method, provider(), split, seed)
+            row, claims = point_row(settings, method, provider(), split, seed)
+            keep_filter(method.networks[FILTER], split.train, path, claims)
             few = released(method.networks[FILTER], split.test.take(slice(0, SHOWN)), seed)
             return Piece([{**row, "seconds": time.perf_counter() - began}], {"after": few.records})
 
@@ -143,22 +144,26 @@ def provide(settings: AttributesSettings, split: Split, seed: int) -> RawService
 
 def point_row(
     settings: AttributesSettings, method: Privatizer, provider: RawService, split: Split, seed: int
-) -> Row:
-    """What the provider and fresh attackers read of released test images."""
+) -> tuple[Row, Claims]:
+    """What the provider and fresh attackers read of released test images, and what that claims."""
+    code, claims = judge_code(
+        target_of(method.networks[FILTER], split, seed), settings.code_steps, seed
+    )
     attack, test = released_parts(method.networks[FILTER], split, seed)
     utility = accuracy(provider.reader, test.records, test.utility)
-    return {
+    row: Row = {
         "utility_raw": provider.utility,
         "utility": utility,
         "paper_utility": PAPER_USE,
         "utility_loss": provider.utility - utility,
-        **code_columns(target_of(method.networks[FILTER], split, seed), settings.code_steps),
+        **code,
         "attacker_raw": provider.attacker,
         "frozen": judge(provider.frozen, test, seed, resamples=2).balanced_accuracy,
         "paper_attacker": PAPER_ATTACKER,
         "squared_error": float((test.records - split.test.records).square().mean()),
         **read_all(_attackers(settings, attack, seed), attack, test, seed),
     }
+    return row, claims
 
 
 def _attackers(settings: AttributesSettings, attack: PrivateData, seed: int) -> dict[str, Attacker]:

@@ -28,8 +28,8 @@ from torch import nn
 
 from fedlens.data.attributes import load_private
 from fedlens.foundation.tables import Row
-from fedlens.privatizers.attacks.filter_attack import CODE_COLUMNS
 from fedlens.privatizers.attacks.filter_files import keep_filter
+from fedlens.privatizers.attacks.gate import CODE_COLUMNS
 from fedlens.privatizers.networks.masks import FILLS, NoiseMap, threshold_of
 from fedlens_research.filters.black_box import Follower
 from fedlens_research.framework.pieces import Piece
@@ -140,10 +140,12 @@ class _BoxPath:
         train_values(self.training, filters["trained"], *self.target)
         judge, trial = self.judge(), self.trial
         place = trial.filter_path(f"{self.box} {wanted:g}")
-        keep_filter(filters["trained"], self.training.data, place)
+        code, claims = judge.code(filters["trained"])
+        keep_filter(filters["trained"], self.training.data, place, claims)
         more = {"threshold": threshold, "seconds": time.perf_counter() - start}
         found = [
-            {**judge.row(one, self.box, fill, wanted), **more} for fill, one in filters.items()
+            {**judge.row(one, self.box, fill, wanted, code), **more}
+            for fill, one in filters.items()
         ]
         if self.box == "white":
             judge.draw_sheet(filters, trial.out / f"sheet-{wanted:g}.png")

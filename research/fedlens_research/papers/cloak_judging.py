@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from fedlens.foundation.tables import Row
 from fedlens.privatizers.attacks.attack_runs import released
 from fedlens.privatizers.attacks.attackers import ATTACKERS, FittedAttacker
-from fedlens.privatizers.attacks.filter_attack import code_columns
+from fedlens.privatizers.attacks.claims import Claims
+from fedlens.privatizers.attacks.gate import judge_code
 from fedlens.privatizers.attacks.scores import attack, judge
 from fedlens.privatizers.attacks.targets import target_of
 from fedlens.privatizers.export import example_inputs, latency_ms
@@ -87,8 +88,13 @@ class CloakJudge:
         """A part with fresh noise in place of its raw records."""
         return released(filter_, part, 7919 * self.seed + draw, chunk=1000)
 
-    def row(self, filter_: MaskFilter, box: str, fill: Fill, ratio: float) -> Row:
-        """All figures of a filter; attackers and latency of the trained fill alone.
+    def code(self, filter_: MaskFilter) -> tuple[Row, Claims]:
+        """What the kept pixels tell, and what that claims."""
+        target = target_of(filter_, self.data, self.seed)
+        return judge_code(target, self.settings.code_steps, self.seed)
+
+    def row(self, filter_: MaskFilter, box: str, fill: Fill, ratio: float, code: Row) -> Row:
+        """All figures of a filter; attackers, ``code`` and latency of the trained fill alone.
 
         The index is of the trained fill and of what only has noise, of which the paper states it.
         """
@@ -107,8 +113,7 @@ class CloakJudge:
         if fill == "trained":
             row |= self.latency(filter_)
             row |= self.attacks(self.released(filter_, self.attack_part, 101), draws[0])
-            target = target_of(filter_, self.data, self.seed)
-            row |= code_columns(target, self.settings.code_steps)
+            row |= code
         return row
 
     def base(self, box: str, fill: str, accuracy: float) -> Row:

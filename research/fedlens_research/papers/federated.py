@@ -38,7 +38,7 @@ from fedlens.foundation.tables import Row
 from fedlens.privatizers.attacks.attack_runs import build_attackers, read_all
 from fedlens.privatizers.attacks.attackers import ATTACKERS
 from fedlens.privatizers.attacks.attackers.formula import with_formula
-from fedlens.privatizers.attacks.filter_attack import CODE_COLUMNS, code_columns
+from fedlens.privatizers.attacks.gate import CODE_COLUMNS, judge_code
 from fedlens.privatizers.attacks.targets import FilterTarget
 from fedlens.privatizers.private_data import PrivateData
 from fedlens.server.config.loading import parse_setting, read_config
@@ -240,7 +240,7 @@ def _rows(
         taught = trained.filtered(trained.known) if trained.sampler is None else None
         (row,) = row_of("filtered", _filtered_parts(trained), taught)
         target = FilterTarget(trained.network, trained.known, trained.test, trained.seed)
-        return [{**row, **code_columns(target, settings.code_steps)}]
+        return [{**row, **judge_code(target, settings.code_steps)[0]}]
 
     rows = keep({"where": "raw"}, lambda: row_of("raw", (trained.attack, trained.test)))
     rows = rows + keep({"where": "filtered"}, filtered)

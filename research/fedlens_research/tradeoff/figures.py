@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +10,8 @@ from fedlens.foundation.tables import Row
 from fedlens.privatizers.attacks.attackers import ATTACKERS
 from fedlens.privatizers.attacks.attackers.formula import FORMULA
 from fedlens.privatizers.attacks.attackers.protocol import RELEASE, knowledge_of
+from fedlens.privatizers.attacks.claims import ONE
+from fedlens.privatizers.attacks.controls import ANSWER
 from fedlens_research.framework.figures import SeedFigure
 from fedlens_research.tradeoff.certified import Certified
 from fedlens_research.tradeoff.measuring import (
@@ -18,6 +20,7 @@ from fedlens_research.tradeoff.measuring import (
     SIDE,
     AttackFigures,
     FilterFigures,
+    seen_by,
 )
 from fedlens_research.tradeoff.points import OperatingPoint
 
@@ -51,8 +54,9 @@ class CurvePoint:
 
     @property
     def looking(self) -> tuple[str, ...]:
-        """Those that look at the record."""
-        return tuple(name for name in self.attackers if name not in BLIND)
+        """Those that look at the record, as it is released once."""
+        names = self.attackers
+        return tuple(name for name in names if name not in BLIND and seen_by(name) == ONE)
 
     def attack(self, name: str, part: str) -> float | None:
         """Mean over seeds of a part of an attack.
@@ -99,7 +103,7 @@ class Curve:
     """A whole curve."""
 
     method: str  # by name
-    data: str  # the source's name
+    data: str  # the source's name, without where it lies
     quick: bool  # fewer steps and smaller networks than the study's own
     seeds: tuple[int, ...]  # of what was trained
     raw: CurvePoint  # raw records, and the lines of reference
@@ -118,8 +122,34 @@ class Curve:
         return [self._row(place) for place in self.places]
 
     def table(self) -> list[Row]:
-        """Lines of the printed table: raw, then each point."""
-        return [_line(place) for place in (self.raw, *self.places)]
+        """Lines of the printed table: raw, what is sent without a filter, then each point."""
+        return [
+            _line(self.raw),
+            *(_control_line(sent, self.control(sent)) for sent in self.controls),
+            *({**_line(place), "dominated": _yes(self.dominates(place))} for place in self.places),
+        ]
+
+    @property
+    def controls(self) -> list[str]:
+        """What can be sent in place of a filtered record, in words."""
+        return list(self.raw.seeds[0].controls)
+
+    def control(self, sent: str) -> dict[str, float | None]:
+        """Means over seeds of what it tells: ``secret`` with its interval, ``use``."""
+        parts = ("secret", "low", "high", "use")
+        return {part: self.raw.mean(lambda one, part=part: one.controls[sent][part])  # type: ignore[misc]
+                for part in parts}  # fmt: skip
+
+    def dominates(self, place: CurvePoint) -> bool:
+        """Whether the answer alone keeps as much of the use as a filter, and tells no more."""
+        if ANSWER not in self.controls:
+            return False
+        answer, best = self.control(ANSWER), place.attack(place.strongest, "balanced")
+        uses = [place.mean(lambda one: one.utility), place.mean(lambda one: one.fresh)]
+        use, secret = answer["use"], answer["secret"]
+        if use is None or secret is None or best is None:
+            return False
+        return use >= max(found for found in uses if found is not None) and secret <= best
 
     def references(self) -> dict[str, Any]:
         """What is read from raw records, and by who sees none."""
@@ -145,6 +175,8 @@ class Curve:
             "knows": {name: words_of(name) for name in place.attackers},
             "leak_at_least_nats": place.leak,
             "reference": self.references(),
+            "without_filter": {sent: self.control(sent) for sent in self.controls},
+            "dominated": self.dominates(place),
             "bound_K_nats": self.least_sum,
             "certified": Certified(
                 place.mean(lambda one: one.certified),
@@ -159,8 +191,8 @@ class Curve:
 
 
 def words_of(name: str) -> str:
-    """What the attacker of a column knows, by its declaration; ``code x10`` is ``code``."""
-    first = name.partition(" x")[0]
+    """What the attacker of a column knows, by its declaration; ``code, ten alike`` is ``code``."""
+    first = name.partition(" x")[0].partition(", ")[0]
     if first in BLIND:
         return "no record"
     if first == FORMULA:
@@ -173,7 +205,21 @@ def columns_of(curve: Curve) -> list[str]:
     names = [name for place in (*curve.places, curve.raw) for name in place.attackers]
     attackers = [name for name in dict.fromkeys(names) if name not in BLIND]
     fixed = ["strongest_frozen", "leak_at_least", "certified_nats", "unfairness", "ms", "seconds"]
-    return ["point", "utility", "fresh", "strongest", *attackers, *fixed]
+    dominated = ["dominated"] if ANSWER in curve.controls else []
+    return ["point", "utility", "fresh", "strongest", *dominated, *attackers, *fixed]
+
+
+def _yes(found: bool) -> str:
+    return "yes" if found else "no"
+
+
+def _control_line(sent: str, found: Mapping[str, float | None]) -> Row:
+    secret, use = found["secret"], found["use"]
+    return {
+        "point": sent,
+        "utility": None if use is None else f"{use:.3f}",
+        "strongest": None if secret is None else f"{secret:.3f}",
+    }
 
 
 def _line(place: CurvePoint) -> Row:

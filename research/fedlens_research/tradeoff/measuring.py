@@ -29,7 +29,15 @@ from fedlens.privatizers.attacks.attackers import ATTACKERS, INFORMED, FittedAtt
 from fedlens.privatizers.attacks.attackers.formula import FORMULA, formula_of
 from fedlens.privatizers.attacks.attackers.reading_nets import accuracy, read_images, read_points
 from fedlens.privatizers.attacks.balanced import balanced_accuracy
-from fedlens.privatizers.attacks.filter_attack import FULL, Effort, FilterAttack, attack_filter
+from fedlens.privatizers.attacks.claims import ONE
+from fedlens.privatizers.attacks.controls import read_controls
+from fedlens.privatizers.attacks.filter_attack import (
+    FULL,
+    Effort,
+    FilterAttack,
+    attack_code,
+    attack_filter,
+)
 from fedlens.privatizers.attacks.scores import score
 from fedlens.privatizers.attacks.targets import target_of
 from fedlens.privatizers.channels import channel_of
@@ -79,6 +87,8 @@ class FilterFigures:
     certified_for_any: bool = False  # for any records, not only those with the train covariance
     # of the service's answers between groups, by name; empty where undefined
     fairness: Mapping[str, float] = field(default_factory=dict)
+    # of raw records: what is to be had without a filter, by what is sent: ``secret``, ``use``
+    controls: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     # median time of the filter for one record on one CPU thread, ms; 0 without one
     latency: float = 0.0
     seconds: float = 0.0  # that training and measuring took
@@ -87,11 +97,24 @@ class FilterFigures:
         """A JSON object."""
         return asdict(self)
 
+    def reads(self) -> dict[str, float]:
+        """Balanced accuracy of the strongest attacker, by what it sees."""
+        found: dict[str, float] = {}
+        for name, one in self.attacks.items():
+            sees = seen_by(name)
+            found[sees] = max(one.balanced, found.get(sees, 0.0))
+        return found
+
     @classmethod
     def read(cls, row: Mapping[str, Any]) -> FilterFigures:
         """Of a JSON object that :meth:`row` made."""
         attacks = {name: AttackFigures(**one) for name, one in row["attacks"].items()}
         return cls(**{**row, "attacks": attacks})
+
+
+def seen_by(name: str) -> str:
+    """What an attack of this name sees: ``code, ten alike`` near-duplicates, ``code`` a release."""
+    return name.partition(", ")[2] or ONE
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +129,7 @@ class FilterJudge:
     group: Tensor | None  # int64 [test], a protected attribute; None takes the sensitive attribute
     seed: int  # of noise, attackers and bootstraps
     effort: Effort = FULL  # of attackers who have the filter
-    releases: tuple[int, ...] = (1,)  # of each record, that these see
+    sees: tuple[str, ...] = (ONE,)  # what these see: one release, near-duplicates, no noise
 
     @cached_property
     def shares(self) -> Tensor:
@@ -133,7 +156,9 @@ class FilterJudge:
         attack = self.split.attack
         for name in blind:
             lines[name] = self._read(ATTACKERS[name]().fit(attack, self.seed), test)
-        return self._figures(self.provider, self.raw_reader, lines, test)
+        found = self._figures(self.provider, self.raw_reader, lines, test)
+        controls = read_controls(attack, test, FRESH_SEED + self.seed, steps=self.reading_steps)
+        return replace(found, controls={one.sent: one.row() for one in controls})
 
     def measure(self, trained: TrainedFilter) -> FilterFigures:
         """All figures of a filter; the time that training took is the caller's to add."""
@@ -165,7 +190,10 @@ class FilterJudge:
         if not names or channel_of(filter_) is None:
             return {}
         target = target_of(filter_, self.split, FRESH_SEED + self.seed)
-        found = attack_filter(target, names, releases=self.releases, effort=self.effort)
+        found = attack_filter(target, names, effort=self.effort)
+        if "code" in names:
+            more = [sees for sees in self.sees if sees != ONE]
+            found += [attack_code(target, "code", sees, self.effort) for sees in more]
         return {one.name: _figures_of(one) for one in found}
 
     def _figures(

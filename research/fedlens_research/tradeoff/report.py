@@ -19,8 +19,11 @@ from fedlens.data.attributes import load_private
 from fedlens.data.attributes.options import without_path
 from fedlens.privatizers.attacks.attack_runs import released
 from fedlens.privatizers.attacks.attackers import ATTACKERS, BLIND, FRESH, INFORMED, STRONG
+from fedlens.privatizers.attacks.claims import BARE, ONE, TEN, Claims
+from fedlens.privatizers.attacks.controls import TRUE_USE
 from fedlens.privatizers.attacks.filter_attack import FULL, QUICK
 from fedlens.privatizers.attacks.filter_files import RecordUnits, load_filter, save_filter
+from fedlens.privatizers.attacks.gate import claims_of
 from fedlens.privatizers.export import one_thread
 from fedlens.privatizers.private_data import Split
 from fedlens.privatizers.protocol import PrivatizerError
@@ -47,12 +50,12 @@ from fedlens_research.tradeoff.points import (
     parse_operating_points,
 )
 
-VERSION = 3  # Of the kept files: raised when the same settings would measure another thing
+VERSION = 4  # Of the kept files: raised when the same settings would measure another thing
 MEASURED, FILTERS = "measured", "filters"
 SHOWN = 10
 EVERY = (*INFORMED, *STRONG, *FRESH)
-RELEASES = (1, 10)
-"""Of each record, that attackers who have the filter see."""
+SEES = (ONE, TEN, BARE)
+"""What the reader of a code sees of each record."""
 QUICK_ATTACKERS = ("code", "logistic", "same")
 PROTECTED = {
     "mnist-greater5": "mnist-thickness",
@@ -142,7 +145,8 @@ def _report(plan: CurvePlan, tell: Report) -> Curve:
     ]
     seeds = [one.run(points) for one in every]
     curve = Curve(
-        **{name: getattr(plan, name) for name in ("method", "data", "quick", "seeds")},
+        **{name: getattr(plan, name) for name in ("method", "quick", "seeds")},
+        data=without_path(plan.data),
         raw=CurvePoint(None, [raw for raw, _ in seeds]),
         places=tuple(CurvePoint(one, [found[one] for _, found in seeds]) for one in points),
         least_sum=least_sum_of(first.train),
@@ -177,11 +181,15 @@ class _Seed:
                 raw = self._keep(None, judge.raw())
                 self.tell(f"seed {self.seed}: raw records: utility {raw.utility:.3f}")
             if missing:
-                found |= self._train(judge, provider, missing)
+                found |= self._train(judge, provider, missing, raw)
         return raw, {one: value for one, value in found.items() if value is not None}
 
     def _train(
-        self, judge: FilterJudge, provider: nn.Module | None, missing: Sequence[OperatingPoint]
+        self,
+        judge: FilterJudge,
+        provider: nn.Module | None,
+        missing: Sequence[OperatingPoint],
+        raw: FilterFigures,
     ) -> dict[OperatingPoint, FilterFigures]:
         found, start = {}, time.perf_counter()
         settings, train = self.recipe.settings, self.split.train
@@ -189,16 +197,26 @@ class _Seed:
             measured = judge.measure(trained)
             seconds = time.perf_counter() - start
             path = self.filter_path(trained.point)
-            save_filter(trained.filter, train.shape, path, RecordUnits.of(train))
+            claims = self._claims(trained.filter, measured, raw)
+            save_filter(trained.filter, train.shape, path, RecordUnits.of(train), claims)
             measured = dataclasses.replace(measured, seconds=seconds)
             found[trained.point] = self._keep(trained.point, measured)
-            worst = max(measured.attacks.values(), key=lambda one: one.balanced)
             self.tell(
                 f"seed {self.seed}: {trained.point.name}: utility {measured.utility:.3f}, "
-                f"strongest attacker {worst.balanced:.3f}, {seconds:.0f} s"
+                f"strongest attacker {measured.reads()[ONE]:.3f}, {seconds:.0f} s"
             )
             start = time.perf_counter()
         return found
+
+    def _claims(
+        self, filter_: nn.Module, found: FilterFigures, raw: FilterFigures
+    ) -> Claims | None:
+        """What was measured; a quick report has attackers too weak to claim anything by."""
+        if self.plan.quick:
+            return None
+        alone = raw.controls.get(TRUE_USE, {}).get("secret")
+        use = max(found.utility, found.utility if found.fresh is None else found.fresh)
+        return claims_of(filter_, self.split.test, found.reads(), alone, use, self.seed)
 
     def _judge(self, provider: nn.Module | None) -> FilterJudge:
         plan, settings, group = self.plan, self.recipe.settings, None
@@ -208,7 +226,7 @@ class _Seed:
         reading = getattr(settings, "reading_steps", 200 if plan.quick else 800)
         attacking = getattr(settings, "attacker_steps", 200 if plan.quick else 600)
         effort = QUICK if plan.quick else FULL
-        more = self.seed, effort, (RELEASES[:1] if plan.quick else RELEASES)
+        more = self.seed, effort, (SEES[:1] if plan.quick else SEES)
         return FilterJudge(self.split, provider, plan.fresh, reading, attacking, group, *more)
 
     def filter_path(self, point: OperatingPoint) -> Path:

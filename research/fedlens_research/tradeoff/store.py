@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fedlens.data.attributes.options import without_path
 from fedlens.store import PrivatizerAttack, PrivatizerCurve, PrivatizerPoint, open_store
 from fedlens_research.framework.figures import SeedFigure
 from fedlens_research.tradeoff.figures import LABEL, Curve, CurvePoint
@@ -15,7 +14,7 @@ def record_of(curve: Curve) -> PrivatizerCurve:
     """The curve's figures; no record, no picture and no path goes with them."""
     return PrivatizerCurve(
         method=curve.method,
-        data=without_path(curve.data),
+        data=curve.data,
         quick=curve.quick,
         seeds=len(curve.seeds),
         utility_measure=curve.measure,
