@@ -45,7 +45,7 @@ Code = Callable[[ConvReleaser, Tensor, Tensor], Tensor]
 Sent = Callable[[Tensor, Tensor], Tensor]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Trained:
     """A small filter, before and after it learned to hide, and what it claims."""
 
@@ -60,8 +60,9 @@ class Tampered(nn.Module):
     def __init__(self, base: ConvReleaser, code: Code | None = None, sent: Sent | None = None):
         super().__init__()
         self.base, self.code, self.sent = base, code, sent
-        for name in ("radius", "capacity", "coded", "low", "high", "output_noise_std", "choices"):
-            setattr(self, name, getattr(base, name))
+        self.radius, self.capacity, self.coded = base.radius, base.capacity, base.coded
+        self.low, self.high, self.choices = base.low, base.high, base.choices
+        self.output_noise_std = base.output_noise_std
         self.noise_shape, self.repeats_noise = base.noise_shape, True
 
     def channel(self, records: Tensor, noise: Tensor, choice: Tensor | None = None) -> Tensor:
@@ -105,7 +106,7 @@ def start(seed: int) -> Any:
 def train(seed: int, weight: float, effort: Effort = EFFORT) -> Trained:
     """A small filter, and what it claims."""
     method = train_point(settings(), split().train, start(seed), "loss", 1.0, weight, seed)
-    network = method.networks[FILTER].eval().requires_grad_(False)
+    network: Any = method.networks[FILTER].eval().requires_grad_(False)
     before = copy.deepcopy(start(seed).networks[FILTER]).eval().requires_grad_(False)
     target = target_of(network, split(), seed)
     measured = measure_filter(target, effort)
@@ -164,6 +165,10 @@ def _without(*places: int) -> Callable[[Tensor, Tensor], Tensor]:
         return noise * kept
 
     return change
+
+
+def _times(by: float) -> Callable[[Tensor, Tensor], Tensor]:
+    return lambda numbers, _: by * numbers
 
 
 def _along(noise: Tensor, _: Tensor) -> Tensor:
@@ -252,7 +257,7 @@ def mutants(made: Trained) -> dict[str, nn.Module]:
         "file: noisy=False, no output noise": _rebuilt(base, noisy=False, output_noise_std=0.0),
         **{f"file: capacity {nats:g}": _rebuilt(base, capacity=nats)
            for nats in (6.5, 8, 12, 20, 40)},
-        **{f"noise times {by:g}": other(lambda noise, _, by=by: by * noise)
+        **{f"noise times {by:g}": other(_times(by))
            for by in (0.0, 0.1, 0.5, 0.7, 0.9)},
         "no noise in one number": other(_without(0)),
         "no noise in two numbers": other(_without(1, 2)),
@@ -271,7 +276,7 @@ def mutants(made: Trained) -> dict[str, nn.Module]:
             lambda noise, records: noise * (0.2 + _ink(records).clamp(-1, 1).abs())),
         "a shift hidden in the noise": other(
             lambda noise, records: noise + 3 * _ink(records).sign() * (noise != 0)),
-        **{f"code {by:g} times as long": moved(lambda clean, _, by=by: by * clean)
+        **{f"code {by:g} times as long": moved(_times(by))
            for by in (1.1, 1.5, 3.0)},
         "code with the ink on top": moved(_first(lambda records: 8 * _ink(records).sign())),
         "code with a little ink on top": moved(_first(lambda records: 2 * _ink(records))),
