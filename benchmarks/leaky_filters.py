@@ -45,7 +45,7 @@ Code = Callable[[ConvReleaser, Tensor, Tensor], Tensor]
 Sent = Callable[[Tensor, Tensor], Tensor]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Trained:
     """A small filter, before and after it learned to hide, and what it claims."""
 
@@ -65,8 +65,9 @@ class Tampered(nn.Module):
     def __init__(self, base: ConvReleaser, code: Code | None = None, sent: Sent | None = None):
         super().__init__()
         self.base, self.code, self.sent = base, code, sent
-        for name in ("radius", "capacity", "coded", "low", "high", "output_noise_std", "choices"):
-            setattr(self, name, getattr(base, name))
+        self.radius, self.capacity, self.coded = base.radius, base.capacity, base.coded
+        self.low, self.high, self.choices = base.low, base.high, base.choices
+        self.output_noise_std = base.output_noise_std
         self.noise_shape, self.repeats_noise = base.noise_shape, True
 
     def channel(self, records: Tensor, noise: Tensor, choice: Tensor | None = None) -> Tensor:
@@ -173,6 +174,10 @@ def _without(*places: int) -> Callable[[Tensor, Tensor], Tensor]:
         return noise * kept
 
     return change
+
+
+def _times(by: float) -> Callable[[Tensor, Tensor], Tensor]:
+    return lambda numbers, _: by * numbers
 
 
 def _along(noise: Tensor, _: Tensor) -> Tensor:
