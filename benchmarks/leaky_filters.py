@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, cast
+from typing import Any
 
 import torch
 from rich.console import Console
@@ -56,11 +56,6 @@ class Trained:
 
 class Tampered(nn.Module):
     """A releaser whose code or release is made in another way, and that says nothing of it."""
-
-    low: float
-    high: float
-    coded: int
-    output_noise_std: float
 
     def __init__(self, base: ConvReleaser, code: Code | None = None, sent: Sent | None = None):
         super().__init__()
@@ -111,7 +106,7 @@ def start(seed: int) -> Any:
 def train(seed: int, weight: float, effort: Effort = EFFORT) -> Trained:
     """A small filter, and what it claims."""
     method = train_point(settings(), split().train, start(seed), "loss", 1.0, weight, seed)
-    network = cast(ConvReleaser, method.networks[FILTER].eval().requires_grad_(False))
+    network: Any = method.networks[FILTER].eval().requires_grad_(False)
     before = copy.deepcopy(start(seed).networks[FILTER]).eval().requires_grad_(False)
     target = target_of(network, split(), seed)
     measured = measure_filter(target, effort)
@@ -141,10 +136,6 @@ def _rebuilt(base: ConvReleaser, **arguments: Any) -> ConvReleaser:
     made = ConvReleaser((1, 28, 28), base.width, **given)
     made.load_state_dict(base.state_dict())
     return made.eval().requires_grad_(False)
-
-
-def _times(by: float) -> Callable[[Tensor, Tensor], Tensor]:
-    return lambda numbers, _: by * numbers
 
 
 def _noise(change: Callable[[Tensor, Tensor], Tensor]) -> Code:
