@@ -80,9 +80,10 @@ class NoiseField:
 
         Exact for the law of the noise given the field's frequencies.
         """
-        found = np.empty((len(codes), len(codes)))
-        for row, code in enumerate(codes):
-            found[row] = self.correlations_with(code, codes)
+        phases = codes @ self._frequencies.T
+        cosines, sines = np.cos(phases), np.sin(phases)  # of a difference: one product for all pairs
+        found: NDArray[np.float64] = cosines @ cosines.T + sines @ sines.T
+        found *= (1 - OWN) / WAVES
         np.fill_diagonal(found, 1.0)
         return found
 
