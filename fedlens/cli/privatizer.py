@@ -175,7 +175,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         help=VERBS["privatizer"],
         description="Report on filters that devices run before data leaves them. Simulation only: "
         "trained and measured on raw data, without a budget.",
-        epilog="example: fedlens privatizer curve --method cloak --quick",
+        epilog="example: fedlens privatizer curve --method alpha --quick",
     )
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     add_research_verb(actions, "curve", CURVE, entry="privatizer-curve")
@@ -190,7 +190,7 @@ def _add_export(actions: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="a trained filter as a file that devices run",
         description="Export a filter that a curve or study kept or a run trained, its noise an "
         "input of the file. A file that does not do what the filter does is refused.",
-        epilog="example: fedlens privatizer export runs/privatizer-cloak/filters/FILE.safetensors",
+        epilog="example: fedlens privatizer export runs/privatizer-alpha/filters/FILE.safetensors",
     )
     add = export.add_argument
     add(

@@ -31,7 +31,7 @@ def add_parser(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         "sheet of records before and after, and store the figures. Goes on where it was stopped. "
         "Simulation only: raw data is used and no budget is kept. The sheet shows real records "
         "where the data are real; it stays in the folder and out of the store.",
-        epilog="example: fedlens privatizer curve --method cloak --quick",
+        epilog="example: fedlens privatizer curve --method alpha --quick",
     )
     add = curve.add_argument
     add("--method", required=True, choices=METHODS, help="what filters are trained")

@@ -11,7 +11,7 @@ from fedlens.store import StoredPrivatizerCurve
 from fedlens_research.pages import curve_tables
 
 CURVE_PARAMETER = "curve"
-START_HINT = "fedlens privatizer curve --method cloak --quick --out runs/cloak"
+START_HINT = "fedlens privatizer curve --method alpha --quick --out runs/alpha"
 
 
 def _empty() -> None:
