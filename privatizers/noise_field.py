@@ -81,7 +81,10 @@ class NoiseField:
         Exact for the law of the noise given the field's frequencies.
         """
         phases = codes @ self._frequencies.T
-        cosines, sines = np.cos(phases), np.sin(phases)  # of a difference: one product for all pairs
+        cosines, sines = (
+            np.cos(phases),
+            np.sin(phases),
+        )  # of a difference: one product for all pairs
         found: NDArray[np.float64] = cosines @ cosines.T + sines @ sines.T
         found *= (1 - OWN) / WAVES
         np.fill_diagonal(found, 1.0)
