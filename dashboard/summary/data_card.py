@@ -28,7 +28,7 @@ def render_card(run: RunRecord) -> None:
     st.markdown("#### Data card")
     try:
         st.html(card_body(_read(path), as_images=True))
-    except (OSError, KeyError, TypeError, ValueError):
+    except (OSError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
         st.warning(DAMAGED)
 
 

@@ -57,6 +57,8 @@ class Histogram:
     """[bins, bins], covariance by the noise."""
     draw: Floats
     """[bins, bins], bound of the covariance by the draw of the users."""
+    users: float
+    """How many that bound goes by."""
 
     @property
     def errors(self) -> Floats:
@@ -84,9 +86,23 @@ class Histogram:
         if place is None or not 0 <= place < one.bins:
             asked = one.name if place is None else f"{one.name}[{place}]"
             raise WrongUse(f"{asked}: name one of its bins, {one.name}[0] to [{one.bins - 1}]")
-        share, half = float(self.shares[place]), float(self.errors[place]) / WIDE * reach
+        low, high = self._share_between(place, reach)
         says = f"share of {one.name} {bin_names(one)[place]}"
-        return Quantity(says, share, share - half, share + half)
+        return Quantity(says, float(self.shares[place]), low, high)
+
+    def _share_between(self, place: int, reach: float) -> tuple[float, float]:
+        """Shares from which that of the bin is off by less than ``reach`` deviations.
+
+        By the deviation at the share itself or at the other one (Wilson's interval, 1927, with the
+        noise), whichever is wider: a rare share's own says too little of what is more common, and
+        that of a rarer one too little of what few users hold.
+        """
+        share, part = float(self.shares[place]), reach**2 / self.users
+        own = float(self.errors[place]) / WIDE * reach
+        noise = (1 + part) * reach**2 * float(self.noise[place, place])
+        half = math.sqrt(max(0.0, part * share * (1 - share) + part**2 / 4 + noise))
+        low, high = ((share + part / 2 + side * half) / (1 + part) for side in (-1, 1))
+        return min(low, share - own), max(high, share + own)
 
     def _median(self, reach: float) -> Quantity:
         """Where as much lies below as above, of all that lies in the bins.
@@ -164,6 +180,8 @@ def card_of(releases: Sequence[ArchivedRelease]) -> Card:
     layout = card_layout(found[0].shape, found[0].classes)
     if any(one.release.shape != (layout.size,) for one in found):
         raise WrongUse("the card was made by another version of fedlens: read it with that one")
+    if not all(np.isfinite(one.release).all() and 0 < one.deviation < math.inf for one in found):
+        raise WrongUse("the card's release is damaged: restore it from a backup")
     mean = np.mean([one.release for one in found], axis=0)
     deviation = math.sqrt(sum(one.deviation**2 for one in found)) / len(found)
     users = found[0].request.mechanism.denominator
@@ -198,7 +216,7 @@ def estimate_card(mean: Floats, deviation: float, users: float, layout: CardLayo
         else:
             shares, covariance = _of_records(one, own / mass, noise / mass, mass_noise / mass)
             counted = users * min(1.0, mass)
-        histograms.append(Histogram(one, shares, covariance, _draw(shares, counted)))
+        histograms.append(Histogram(one, shares, covariance, _draw(shares, counted), counted))
     return Card(tuple(histograms), users, mass, mass_noise, deviation)
 
 

@@ -60,7 +60,8 @@ def card_body(report: Mapping[str, Any], *, as_images: bool = False) -> str:
             say nothing where they are pointed at.
 
     Raises:
-        KeyError, TypeError, ValueError: it is no report of a card.
+        ArithmeticError, AttributeError, LookupError, TypeError, ValueError: it is no report of a
+            card.
     """
     before = report["before"] or {"statistics": []}
     old = {one["name"]: one for one in before["statistics"]}
@@ -96,7 +97,8 @@ def error_words(report: Mapping[str, Any]) -> str:
     """What the error bars are, and what they leave out."""
     return (
         "Bars of records are means of users' shares, so a user with many records counts like one "
-        "with few; bars of users are of all enrolled, and what they leave holds no records. Error "
+        "with few; bars of users are of all enrolled, and what they leave holds no records. The "
+        "first and the last bar hold what lies beyond them too: a median there may. Error "
         "bars are 95% intervals, bin by bin: the noise, which is known, and a "
         "bound of the chance by which these users were drawn from people like them. Not in them: "
         "records of a user beyond those that take part, and that users whose pictures are all "
@@ -116,7 +118,8 @@ def _planted(faults: str) -> str:
 
 def _verdicts(verdicts: Sequence[Mapping[str, Any]]) -> str:
     rows = "".join(
-        f"<tr><td><code>{escape(one['expectation'])}</code><td class='{one['outcome'].split()[0]}'>"
+        f"<tr><td><code>{escape(one['expectation'])}</code>"
+        f"<td class='{escape(one['outcome'].split()[0])}'>"
         f"{escape(one['outcome'])}<td>{escape(one['says'])}<td>{one['error']:.2g}"
         for one in verdicts
     )

@@ -21,8 +21,7 @@ from scipy.special import chdtri, chndtrinc, ndtri
 
 from fedlens.diagnosis.cards.changes import LEVEL, chance_of
 from fedlens.diagnosis.cards.estimates import Card, Histogram
-from fedlens.foundation.errors import WrongUse
-from fedlens.models.cards.expectations import Expectation
+from fedlens.models.cards.expectations import Expectation, check_expectations
 
 Outcome = Literal["holds", "falls", "cannot tell"]
 POWER = 0.9
@@ -49,17 +48,13 @@ def judge(card: Card, expected: Sequence[Expectation]) -> tuple[Verdict, ...]:
     Raises:
         WrongUse: one is of a statistic or a bin that the card has not.
     """
+    check_expectations(expected, [one.statistic for one in card.histograms])
     return tuple(_judged(card, one, LEVEL / len(expected)) for one in expected)
 
 
 def _judged(card: Card, one: Expectation, level: float) -> Verdict:
     histogram = card[one.name]
     if one.sign == "=":
-        if not histogram.statistic.closed:
-            raise WrongUse(
-                f"expect {one.text!r}: shares of {one.name} are of all enrolled users and do not "
-                "add up: say what is expected of one of its bins, or of its median"
-            )
         return _even(histogram, one.text, level)
     found = histogram.quantity(one.place, -float(ndtri(level)))
     right, wrong = (found.high, found.low) if one.sign == "<" else (-found.low, -found.high)
@@ -72,7 +67,7 @@ def _judged(card: Card, one: Expectation, level: float) -> Verdict:
 def _even(histogram: Histogram, text: str, level: float) -> Verdict:
     bins = len(histogram.shares)
     level_share = np.full(bins, 1 / bins)
-    draw = (np.diag(level_share) - np.outer(level_share, level_share)) * _per_user(histogram)
+    draw = (np.diag(level_share) - np.outer(level_share, level_share)) / histogram.users
     covariance = histogram.noise + draw
     p = chance_of(histogram.shares - level_share, covariance)
     least = _least_seen(covariance, level)
@@ -82,14 +77,6 @@ def _even(histogram: Histogram, text: str, level: float) -> Verdict:
     seen = f"; a share that is off by {least:.1%} shows in nine of ten cards"
     outcome: Outcome = "holds" if least <= 1 / bins else "cannot tell"
     return Verdict(text, outcome, said + seen, level if outcome == "falls" else 1 - POWER)
-
-
-def _per_user(histogram: Histogram) -> float:
-    """One over the users that the draw's bound goes by."""
-    shares = np.clip(histogram.shares, 0, None)
-    shares = shares / shares.sum()
-    whole = 1 - float(shares @ shares)
-    return float(np.trace(histogram.draw)) / whole if whole > 0 else 0.0
 
 
 def _least_seen(covariance: np.ndarray[Any, np.dtype[np.float64]], level: float) -> float:

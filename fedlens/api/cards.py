@@ -101,7 +101,8 @@ def card(
         preset: whose data and users are asked, one of `preset_names`; of its tasks none is carried
             out.
         compare: an earlier run with a card.
-        expect: what is expected of the data, such as ``"duplicates < 2%"``, beside the settings'.
+        expect: what is expected of the data, such as ``"duplicates < 2%"``, beside the settings';
+            the run keeps it, and one that this card can never answer is refused before it is paid.
         progress: is told of its round.
         transport: how messages travel, as in `simulate`.
         out: directory of the card's run; ``runs/card-1``, ``-2``, ... by default.
@@ -117,18 +118,22 @@ def card(
     from fedlens.api.simulations import SimulationSettings, prepare, train
 
     asked = SimulationSettings(preset, transport=transport, store=store, student=False, **settings)
-    config = card_config(asked)
+    config = card_config(asked, expect)
     if compare is not None:
         _released(_run_of(compare))  # a run without a card is refused before anything is spent
     directory, _ = prepare(config, TASK, out=out, overwrite=overwrite)
     made = train(config, directory, asked, progress)
     if made.summary.stopped:
         raise OutOfBudget(made.summary.stopped)
-    return read_card(made, compare=compare, expect=expect)
+    return read_card(made, compare=compare)
 
 
-def card_config(asked: SimulationSettings) -> Config:
+def card_config(asked: SimulationSettings, expect: Sequence[str] = ()) -> Config:
     """The settings of a run that asks for a card alone, of the users that settings speak of.
+
+    Args:
+        asked: whose users, at what cost.
+        expect: what is expected of them, beside what the settings expect.
 
     Raises:
         WrongUse: a setting cannot be used.
@@ -143,8 +148,12 @@ def card_config(asked: SimulationSettings) -> Config:
             "settings without a privatizer"
         )
     own = whole.providers(needs.CARD)
+    name = own[0] if own else TASK
     new: dict[str, object] = {} if own else {f"tasks.{TASK}.kind": TASK}
-    named = {"schedule": own[0] if own else TASK, "release.agreement": 0.0, **new}
+    if expect:
+        kept = cast("CardConfig", whole.tasks[name]).expect if own else ""
+        new[f"tasks.{name}.expect"] = _together(kept, expect)
+    named = {"schedule": name, "release.agreement": 0.0, **new}
     return chosen_config(config=whole.updated(named), epsilon=asked.epsilon, delta=asked.delta)
 
 
@@ -177,7 +186,7 @@ def read_card(
     found, config = _released(made), made.config
     (name,) = config.providers(needs.CARD)
     task = cast("CardConfig", config.tasks[name])
-    wanted = ", ".join([task.expect, *expect])
+    wanted = _together(task.expect, expect)
     earlier = None if compare is None else _run_of(compare)
     before = None if earlier is None else _released(earlier)
     spending = spending_of(config, made.directory)
@@ -200,6 +209,10 @@ def read_card(
     made.directory.save(CARD, content.encode())
     made.directory.save(PAGE, card_page(report.to_json()).encode())
     return report
+
+
+def _together(kept: str, more: Sequence[str]) -> str:
+    return ", ".join(one for one in (kept, *more) if one)
 
 
 def _run_of(run: Run | Path | str) -> Run:

@@ -64,7 +64,8 @@ def run(args: argparse.Namespace) -> int:
 
     parse_expectations(",".join(args.expect))  # nothing is spent on what cannot be read
     if args.run_dir is not None:
-        if args.settings or args.fault or args.config or args.out or args.epsilon:
+        new = (args.settings, args.fault, args.config, args.out, args.epsilon, args.delta)
+        if any(new) or args.data_dir or args.overwrite:
             raise WrongUse(
                 f"RUN_DIR {args.run_dir}: its card is released already; leave the settings of a "
                 "new one out"

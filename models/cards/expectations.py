@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,6 +14,7 @@ from fedlens.models.cards.statistics import (
     PICTURES,
     USER_CLASSES,
     USERS,
+    Statistic,
 )
 
 UNIFORM = "uniform"
@@ -64,3 +66,38 @@ def _parsed(text: str) -> Expectation:
         raise WrongUse(f"expect {text!r}: uniform is said of a histogram of records or users")
     limit = float(found["number"] or 0) / (100 if found["percent"] else 1)
     return Expectation(text, name, sign, limit, None if place is None else int(place))  # type: ignore[arg-type]
+
+
+def check_expectations(expected: Sequence[Expectation], statistics: Sequence[Statistic]) -> None:
+    """Refuse what a card of these statistics can never answer, best before it is paid for.
+
+    Raises:
+        WrongUse: one is of a statistic or a bin that is not there, or of a median outside the bins.
+    """
+    known = {one.name: one for one in statistics}
+    for one in expected:
+        if one.name not in known:
+            said = f"{one.name!r} is not in this card: choose of {', '.join(known)}"
+        else:
+            said = _unanswerable(one, known[one.name])
+        if said:
+            raise WrongUse(f"expect {one.text!r}: {said}")
+
+
+def _unanswerable(one: Expectation, of: Statistic) -> str:
+    """Why not; empty where it can be answered."""
+    asked = one.name if one.place is None else f"{one.name}[{one.place}]"
+    if one.sign == "=":
+        return "" if of.closed else (
+            f"shares of {one.name} are of all enrolled users and do not add up: say what is "
+            "expected of one of its bins, or of its median"
+        )  # fmt: skip
+    if one.place is None and of.numeric:
+        # the outer bins hold what lies beyond them too, so there an interval would say too much
+        low, high = of.edges[0], of.edges[-1]
+        said = f"medians of {one.name} are told from {low:g} to {high:g}: give a number between"
+        return "" if low <= one.limit <= high else said
+    place = of.told if one.place is None else one.place
+    if place is None or place >= of.bins:
+        return f"{asked}: name one of its bins, {one.name}[0] to [{of.bins - 1}]"
+    return ""

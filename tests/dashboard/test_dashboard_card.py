@@ -19,6 +19,12 @@ from fedlens.dashboard.summary.data_card import DAMAGED
 from fedlens.store import Store
 
 Opener = Callable[..., AppTest]
+VERDICT = {
+    "expectation": "brightness < 0.5",
+    "outcome": "cannot tell",
+    "says": "median of brightness is 0.36",
+    "error": 0.05,
+}
 EVIL = "<script>alert(1)</script>"
 
 
@@ -82,14 +88,8 @@ def test_a_card_is_shown_with_both_guarantees_and_its_errors(
         "half_width": 0.05,
         "named": True,
     }
-    verdict = {
-        "expectation": "brightness < 0.5",
-        "outcome": "cannot tell",
-        "says": "median of brightness is 0.36",
-        "error": 0.05,
-    }
     more = {"changes": [change], "compared": "/secret/place/april", "before": report()}
-    kept = report(verdicts=[verdict], planted="dim:0.2", **more)
+    kept = report(verdicts=[VERDICT], planted="dim:0.2", **more)
     (folder / "card.json").write_text(json.dumps(kept))
     text = shown(open_page("run", run="run-1"))
     for expected in (
@@ -118,7 +118,17 @@ def test_names_are_text_and_damage_is_said(open_page: Opener, folder: Path) -> N
     kept["statistics"][0] |= {"name": EVIL, "bins": [EVIL, EVIL]}
     (folder / "card.json").write_text(json.dumps(kept))
     assert EVIL not in shown(open_page("run", run="run-1"))
-    for damaged in ("{", "[]", json.dumps({"statistics": 3}), json.dumps(report(users="many"))):
+    kept = report()
+    empty = kept["statistics"][0] | {"bins": [], "shares": [], "half_widths": []}
+    several = (
+        "{",
+        "[]",
+        json.dumps({"statistics": 3}),
+        *(json.dumps(kept | one) for one in (
+            {"users": "many"}, {"verdicts": [VERDICT | {"outcome": 1}]}, {"statistics": [empty]},
+        )),
+    )  # fmt: skip
+    for damaged in several:
         (folder / "card.json").write_text(damaged)
         app = open_page("run", run="run-1")
         assert not app.exception and [one.value for one in app.warning if one.value == DAMAGED]

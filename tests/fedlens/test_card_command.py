@@ -129,9 +129,11 @@ def test_a_card_in_a_schedule_is_kept_beside_what_was_trained(tmp_path, capsys):
     ("words", "says"),
     [
         (["--expect", "sharks < 1"], "sharks"),
+        ([*SMALL, "--expect", "classes[12] < 1%"], "classes[12]: name one of its bins"),
         (["--preset", "private-thickness"], "hide an attribute"),
         (["{run}"], "no release of a task of kind 'card'"),
         (["{run}", "--epsilon", "1"], "released already"),
+        (["{run}", "--delta", "1e-6"], "released already"),
         (["--compare", "{run}"], "no release of a task of kind 'card'"),
     ],
 )
@@ -139,7 +141,8 @@ def test_wrong_use_is_said_and_nothing_is_spent(tiny_run, tmp_path, capsys, word
     where = [] if words[0] == "{run}" else ["--out", str(tmp_path / "new")]
     words = [one.format(run=tiny_run.path) for one in words]
     assert main(["card", *words, *where]) == ExitStatus.WRONG_USE
-    assert says in capsys.readouterr().err and not (tmp_path / "new").exists()
+    assert says in capsys.readouterr().err
+    assert not (tmp_path / "new" / "ledger.jsonl").exists()
 
 
 def test_the_api_says_the_same(sound):

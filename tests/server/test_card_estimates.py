@@ -4,12 +4,15 @@ no more often than they say. Users are made up; the noise is numpy's.
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
 
 from fedlens.diagnosis.cards.changes import compare_cards, holm
 from fedlens.diagnosis.cards.estimates import WIDE, estimate_card
+from fedlens.diagnosis.cards.estimates import card_of as released_card
 from fedlens.diagnosis.cards.verdicts import judge
 from fedlens.foundation.errors import WrongUse
 from fedlens.models.cards.expectations import parse_expectations
@@ -153,6 +156,35 @@ def test_what_a_card_has_not_is_refused_by_name(people):
         judge(card, parse_expectations("records = uniform"))
     with pytest.raises(WrongUse, match="classes: name one of its bins"):
         judge(card, parse_expectations("classes < 1"))
+    with pytest.raises(WrongUse, match="medians of records are told from 1 to 257"):
+        judge(card, parse_expectations("records < 300"))  # those with 1,000 are in the last bin
+
+
+@pytest.mark.parametrize("noise", [0.02, 0.002, 0.0005])
+def test_a_rare_share_is_called_below_its_limit_no_more_often_than_said(noise):
+    """Users of whom exactly as many hold copies as the limit says: 1,000, each in one bin."""
+    source, wrong, trials, level = np.random.default_rng(12), 0, 2000, 0.01
+    expected = parse_expectations("duplicates < 2%" + ", brightness < 0.9" * 4)  # a fifth of 5%
+    for _ in range(trials):
+        mean = np.zeros(LAYOUT.size)
+        for one in LAYOUT.statistics:
+            mean[LAYOUT.places[one.name]] = 0.0 if one.of_users else one.weight / one.bins
+        mean[LAYOUT.places["duplicates"].start] = 1.25 * source.binomial(1000, 0.02) / 1000
+        mean += noise * source.normal(size=LAYOUT.size)
+        wrong += judge(estimate_card(mean, noise, 1000, LAYOUT), expected)[0].outcome == "holds"
+    assert wrong / trials <= level + 3 * np.sqrt(level * (1 - level) / trials)
+
+
+def test_a_damaged_release_is_refused():
+    layout = card_layout((1, 28, 28), 10)
+    mechanism = SimpleNamespace(denominator=100.0)
+    for value, deviation in ((np.nan, 0.01), (0.1, np.nan), (0.1, 0.0)):
+        release = SimpleNamespace(
+            release=np.full(layout.size, value), deviation=deviation, shape=(1, 28, 28), classes=10,
+            request=SimpleNamespace(kind="card", mechanism=mechanism),
+        )  # fmt: skip
+        with pytest.raises(WrongUse, match="damaged"):
+            released_card([release])
 
 
 def test_the_interval_is_the_usual_one():

@@ -90,7 +90,7 @@ def test_a_card_beside_other_tasks_leaves_their_samples(run_small, tmp_path, sma
     assert outcome.rounds == 2 and len(load_releases(tmp_path / "run")) == 2
 
 
-def test_records_and_filters_are_refused(run_small):
+def test_what_a_card_cannot_be_asked_with_is_refused_and_costs_nothing(run_small, tmp_path):
     record = {"privacy__unit": "record", "privacy__delta": 1e-5, "data__records_per_node": 100}
     with pytest.raises(ConfigError, match=r"tasks\.card: a card is of users"):
         run_small(config_of(**record))
@@ -100,6 +100,11 @@ def test_records_and_filters_are_refused(run_small):
         config_of(aggregation__trimmed_share=0.1, data__nodes=10)
     with pytest.raises(ConfigError, match=r"tasks\.card\.expect"):
         config_of(tasks__card__expect="sharks < 1%")
+    with pytest.raises(ConfigError, match=r"tasks\.card\.clipping_norm = 1\.0 .* would be cut"):
+        run_small(config_of(tasks__card__clipping_norm=1.0), "cut")
+    with pytest.raises(ConfigError, match=r"tasks\.card\.expect: .*'red' is not in this card"):
+        run_small(config_of(tasks__card__expect="red < 0.1"), "grey")
+    assert not (tmp_path / "grey" / "ledger.jsonl").exists()
 
 
 def test_a_run_without_a_card_and_one_that_noise_drowns_say_so(run_small, tmp_path, small_config):
