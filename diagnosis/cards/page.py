@@ -98,8 +98,8 @@ def error_words(report: Mapping[str, Any]) -> str:
     return (
         "Bars of records are means of users' shares, so a user with many records counts like one "
         "with few; bars of users are of all enrolled, and what they leave holds no records. The "
-        "first and the last bar hold what lies beyond them too: a median there may. Error "
-        "bars are 95% intervals, bin by bin: the noise, which is known, and a "
+        "first and the last bar hold what lies beyond them too; a median there may lie beyond. "
+        "Error bars are 95% intervals, bin by bin: the noise, which is known, and a "
         "bound of the chance by which these users were drawn from people like them. Not in them: "
         "records of a user beyond those that take part, and that users whose pictures are all "
         f"alike count for less (users' weight is {report['mass']:.0%} ± "

@@ -96,14 +96,21 @@ class Releaser:
         Raises:
             WrongUse: ``whole``, and one does not fit; or the count's file cannot be used.
         """
+        return self._admit(from_pixels(pixels), whole=whole)
+
+    def _admit(self, records: Tensor, *, whole: bool) -> NDArray[np.bool_]:
         if self.budget is None or not isinstance(self.noise, KeyedNoise):
-            return np.ones(len(pixels), dtype=bool)
-        records = from_pixels(pixels)
+            return np.ones(len(records), dtype=bool)
         return np.array(self.budget.take(records, self.noise.codes(records), whole=whole))
 
     def release_series(self, series: NDArray[np.float64]) -> NDArray[np.float32]:
-        """Released series of series, both [n, T], in the units that they are read in."""
+        """Released series of series, both [n, T], in the units that they are read in.
+
+        Raises:
+            WrongUse: one does not fit the budget, where there is one.
+        """
         given = torch.from_numpy((series / self.unit).astype(np.float32))[..., None]
+        self._admit(given, whole=True)
         released: NDArray[np.float32] = (self.unit * self.release(given)[..., 0]).numpy()
         return released
 
@@ -171,7 +178,9 @@ def keyed_releaser(releaser: Releaser, path: Path, secret: bytes, limit: float |
     Raises:
         WrongUse: the filter has no certificate to count with, or the budget is none.
     """
-    noise, told = KeyedNoise(releaser.network, secret), path.with_name(path.name + ENDING)
+    noise = KeyedNoise(releaser.network, secret)
+    place = path.resolve()  # one key has one count, whatever links there are to it
+    told = place.with_name(place.name + ENDING)
     if checked_limit(limit) is None and not told.exists():
         return replace(releaser, noise=noise)
     if noise.field is None or noise.radius is None:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from fedlens.api.filter_noise import AT_ONCE, Releaser
+from fedlens.api.release_budget import MOST_RECORDS
 from fedlens.data.attributes.options import Options
 from fedlens.data.labelled.arrays import (
     is_series,
@@ -125,7 +126,8 @@ def _folder(releaser: Releaser, source: Path, target: str) -> Applied:
                 bad.append(str(path.relative_to(source)))
         done.records += _write_released(releaser, read, source, out, spent)
     left_out(done.notes, bad, "as no readable picture")
-    left_out(done.notes, spent, "for the budget is spent")
+    most = f"(or {MOST_RECORDS:,} records of this filter are counted, which is all that can be)"
+    left_out(done.notes, spent, f"for the budget is spent {most}")
     if not done.records and not spent:
         raise PrivateDataError(f"IN {source}: no picture can be read, such as {bad[0]}")
     done.notes.extend(resizing_note(sizes, side))

@@ -279,8 +279,13 @@ def apply(
         key: file of the device's secret, 32 to 64 bytes; made where it is not there. Who has it can
             take the noise off again.
         budget: nats that all releases with this key may tell together at most; it is kept beside
+<<<<<<< HEAD
             the key with the count, and holds until another is given.
         unsafe: also a filter without noise, or beyond the bound that it claims.
+=======
+            the key with the count, and holds until another is given. What went before the first
+            one is not counted.
+>>>>>>> w-review
 
     Raises:
         WrongUse: source and target do not go together, the target is there already, or the filter
@@ -296,7 +301,7 @@ def apply(
     )
     from fedlens.api.filtering import apply_filter
 
-    loaded, note = load(path), ""
+    loaded, notes = load(path), list[str]()
     releaser = Releaser(loaded.network, loaded.shape, loaded.unit, system_noise)
     if key is None and budget is not None:
         raise WrongUse(f"budget {budget:g}: is counted beside a key; name one, key=FILE (--key)")
@@ -304,10 +309,14 @@ def apply(
     if key is not None:
         if Path(key).resolve().is_relative_to(Path(target).resolve()):
             raise WrongUse(f"key {key}: lies in OUT; who gets the releases would get it too")
+        used = Path(key).exists()
         secret, note = device_secret(Path(key))
         releaser = keyed_releaser(releaser, Path(key), secret, budget)
+        notes.extend([note] if note else [])
+        if used and releaser.budget is not None and not releaser.budget.path.exists():
+            notes.append(f"{key}: what was released with it before its first budget is not counted")
     done = apply_filter(releaser, str(source), str(target), records)
-    done.notes.extend([note] if note else [])
+    done.notes.extend(notes)
     done.shared = shares_noise(releaser)
     done.nats, done.budget = releaser.budget.spent() if releaser.budget else (None, None)
     return done

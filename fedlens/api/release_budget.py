@@ -72,8 +72,9 @@ class ReleaseBudget:
             if whole and not all(fits):
                 raise WrongUse(
                     f"{fits.count(False)} of {len(fits)} records do not fit the budget of "
-                    f"{told.limit:g} nats ({told.told_before:.1f} told before); "
-                    f"nothing was released. Release fewer, or set --budget anew ({self.path})"
+                    f"{told.limit:g} nats ({told.told_before:.1f} told before) or the "
+                    f"{MOST_RECORDS:,} that are counted of a filter; nothing was released. "
+                    f"Release fewer, or set --budget anew ({self.path})"
                 )
             write_durably(self.path, told.to_bytes(), private=True)
             return fits
@@ -88,7 +89,7 @@ class ReleaseBudget:
         try:
             with self.path.with_name(self.path.name + ".lock").open("w") as file:
                 fcntl.flock(file, fcntl.LOCK_EX)
-                yield _Told.read(self.path, self.limit)
+                yield _Told.read(self)
         except OSError as error:
             raise WrongUse(f"{self.path}: cannot be used: {error.strerror}") from None
 
@@ -103,12 +104,24 @@ class _Told:
     _counts: dict[str, Releases] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, path: Path, limit: float | None) -> _Told:
+    def read(cls, budget: ReleaseBudget) -> _Told:
+        path, new = budget.path, {"limit": budget.limit, "filters": {}}
+        own = _digest(budget.noise.key, None)
         try:
-            known = json.loads(path.read_bytes()) if path.exists() else {"filters": {}}
-            told = cls(float(known["limit"] if limit is None else limit), known["filters"])
+            known = json.loads(path.read_bytes()) if path.exists() else new
+            limit = known["limit"] if budget.limit is None else budget.limit
+            for name, one in known["filters"].items():
+                _check_count(one, budget.noise.size if name == own else None)
+            told = cls(_checked_nats(limit), known["filters"])
             told.told_before = told.spent
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (
+            ArithmeticError,
+            AttributeError,
+            LookupError,
+            RecursionError,
+            TypeError,
+            ValueError,
+        ):
             raise WrongUse(
                 f"{path}: says not what was released with its key; put a copy of it back, or take "
                 "a new key"
@@ -147,6 +160,24 @@ class _Told:
 
     def to_bytes(self) -> bytes:
         return json.dumps({"limit": self.limit, "filters": self.filters}).encode()
+
+
+def _checked_nats(value: Any) -> float:
+    if not 0 <= float(value) < math.inf:  # with what is not a number nothing would ever be refused
+        raise ValueError(value)
+    return float(value)
+
+
+def _check_count(one: dict[str, Any], size: int | None) -> None:
+    """Refuse what is no count of a filter, of codes of ``size`` numbers where that is known."""
+    one["nats"], records = _checked_nats(one["nats"]), one["records"]
+    codes = np.asarray(one["codes"], dtype=np.float64)
+    sound = isinstance(records, list) and len(codes) == len(records)
+    sound = sound and all(isinstance(each, str) for each in records)
+    if records:
+        sound = sound and codes.ndim == 2 and size in (None, codes.shape[1])
+    if not sound or not np.isfinite(codes).all():
+        raise ValueError(codes.shape)
 
 
 def _digest(key: bytes, record: Tensor | None) -> str:

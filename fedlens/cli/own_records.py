@@ -128,8 +128,8 @@ def _report(done: Applied, args: argparse.Namespace) -> None:
         people("a record that differs by one bit has fresh noise: of records alike release one")
     if done.nats is not None:
         people(
-            f"told with this key: at most {done.nats:.1f} of {done.budget:g} nats, given how alike "
-            "the records are"
+            f"told with this key since it has a budget: at most {done.nats:.1f} of "
+            f"{done.budget:g} nats, given how alike the records are"
         )
     if args.json:
         print_json(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import torch
 from PIL import Image
 
 from fedlens.api.filter_noise import KeyedNoise, Releaser
+from fedlens.api.release_budget import ReleaseBudget, _digest
 from fedlens.cli import main
 from fedlens.privatizers.attacks.filter_files import save_filter
 from fedlens.privatizers.networks.masks import MaskFilter
@@ -141,6 +143,14 @@ def test_near_records_go_out_with_nearly_the_same_noise() -> None:
     assert float((drawn[0] - drawn[2]).norm()) > 0.5
 
 
+def told_of(**changes: Any) -> bytes:
+    """A count of the filter with a key of zeros, with something wrong in it."""
+    noise = KeyedNoise(network().eval(), bytes(32)).field
+    assert noise is not None
+    one = {"nats": 1.0, "records": ["a"], "codes": [[0.0] * 4]} | changes
+    return json.dumps({"limit": 9, "filters": {_digest(noise.key, None): one}}).encode()
+
+
 @pytest.mark.parametrize(
     ("content", "limit", "message"),
     [
@@ -149,6 +159,13 @@ def test_near_records_go_out_with_nearly_the_same_noise() -> None:
         (b"[]", None, "says not what was released with its key"),
         (b'{"limit": 3}', None, "says not what was released with its key"),
         (b'{"limit": 3, "filters": {"a": 1}}', None, "says not what was released with its key"),
+        (b'{"limit": NaN, "filters": {}}', None, "says not what was released with its key"),
+        (b'{"limit": Infinity, "filters": {}}', None, "says not what was released with its key"),
+        (told_of(nats=math.nan), None, "says not what was released with its key"),
+        (told_of(nats=-5.0), None, "says not what was released with its key"),
+        (told_of(codes=[[1.0, 2.0]]), None, "says not what was released with its key"),
+        (told_of(codes=[]), None, "says not what was released with its key"),
+        (b'{"limit": 9, "filters": {"a": {"nats": 0}}}', None, "says not what was released"),
     ],
 )
 def test_a_budget_or_a_count_that_is_none_is_refused(
@@ -156,6 +173,8 @@ def test_a_budget_or_a_count_that_is_none_is_refused(
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     path, key, source = kept(tmp_path), tmp_path / "device.key", unlike(tmp_path / "in", 1)
+    key.write_bytes(bytes(32))
+    key.chmod(0o600)
     if content is not None:
         (tmp_path / "device.key.told").write_bytes(content)
     asked = [] if limit is None else ["--budget", limit]
@@ -174,3 +193,46 @@ def test_a_filter_without_a_certificate_and_a_budget_without_a_key_are_refused(
     assert "certifies none: its codes have no bound" in capsys.readouterr().err
     assert applied(path, source, tmp_path / "out", "--budget", 9) == 2
     assert "is counted beside a key; name one" in capsys.readouterr().err
+
+
+def test_a_link_to_a_key_spends_from_the_keys_own_budget(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, key, source = kept(tmp_path), tmp_path / "device.key", unlike(tmp_path / "in", 2)
+    limit = 1.2 * CAPACITY
+    assert applied(path, source, tmp_path / "a", "--key", key, "--budget", limit, "--json") == 0
+    assert last(capsys)["records"] == 1
+    (tmp_path / "link.key").symlink_to(key)
+    assert applied(path, source, tmp_path / "b", "--key", tmp_path / "link.key", "--json") == 0
+    assert last(capsys)["records"] == 1, "the one that was released before"
+
+
+def test_what_went_before_the_first_budget_is_said_not_to_be_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, key, source = kept(tmp_path), tmp_path / "device.key", unlike(tmp_path / "in", 1)
+    said = "before its first budget is not counted"
+    for number, budget in enumerate(([], ["--budget", 20], [])):
+        given = (source, tmp_path / f"out{number}", "--key", key, *budget, "--json")
+        assert applied(path, *given) == 0
+        assert any(said in note for note in last(capsys)["notes"]) == (number == 1)
+
+
+class SeriesNet(torch.nn.Module):
+    """A filter of series with a bounded code, as a plug-in may be."""
+
+    radius, coded, noise_shape, choices = 2.0, 4, (4,), 0
+
+    def channel(self, records: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
+        return 0.5 * records[:, :4, 0] + noise
+
+    def forward(self, records: torch.Tensor, noise: torch.Tensor, choice: object) -> torch.Tensor:
+        return self.channel(records, noise)[..., None]
+
+
+def test_series_are_counted_too(tmp_path: Path) -> None:
+    noise = KeyedNoise(SeriesNet().eval(), bytes(32))
+    assert noise.field is not None
+    budget = ReleaseBudget(tmp_path / "told", noise.field, 2.0, 100.0)
+    Releaser(SeriesNet().eval(), (4, 1), 1.0, noise, budget).release_series(np.ones((1, 4)))
+    assert budget.spent()[0] > 0

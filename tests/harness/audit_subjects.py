@@ -100,7 +100,7 @@ def _carded() -> Config:
         {
             "schedule": "card",
             "data": {"users": 60, "nodes": 2},
-            "tasks": {"card": {**_SMALL, "kind": "card"}},
+            "tasks": {"card": {**_SMALL, "kind": "card", "sampling_rate": 1.0}},
         }
     )
 
