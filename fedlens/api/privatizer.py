@@ -279,13 +279,9 @@ def apply(
         key: file of the device's secret, 32 to 64 bytes; made where it is not there. Who has it can
             take the noise off again.
         budget: nats that all releases with this key may tell together at most; it is kept beside
-<<<<<<< HEAD
-            the key with the count, and holds until another is given.
-        unsafe: also a filter without noise, or beyond the bound that it claims.
-=======
             the key with the count, and holds until another is given. What went before the first
             one is not counted.
->>>>>>> w-review
+        unsafe: also a filter without noise, or beyond the bound that it claims.
 
     Raises:
         WrongUse: source and target do not go together, the target is there already, or the filter

@@ -105,7 +105,8 @@ class _Told:
 
     @classmethod
     def read(cls, budget: ReleaseBudget) -> _Told:
-        path, new = budget.path, {"limit": budget.limit, "filters": {}}
+        path = budget.path
+        new: dict[str, Any] = {"limit": budget.limit, "filters": {}}
         own = _digest(budget.noise.key, None)
         try:
             known = json.loads(path.read_bytes()) if path.exists() else new
