@@ -151,7 +151,7 @@ def card_config(asked: SimulationSettings, expect: Sequence[str] = ()) -> Config
     name = own[0] if own else TASK
     new: dict[str, object] = {} if own else {f"tasks.{TASK}.kind": TASK}
     if expect:
-        kept = cast("CardConfig", whole.tasks[name]).expect if own else ""
+        kept = getattr(whole.tasks.get(name), "expect", "")
         new[f"tasks.{name}.expect"] = _together(kept, expect)
     named = {"schedule": name, "release.agreement": 0.0, **new}
     return chosen_config(config=whole.updated(named), epsilon=asked.epsilon, delta=asked.delta)

@@ -105,11 +105,9 @@ class _Told:
 
     @classmethod
     def read(cls, budget: ReleaseBudget) -> _Told:
-        path = budget.path
-        new: dict[str, Any] = {"limit": budget.limit, "filters": {}}
-        own = _digest(budget.noise.key, None)
+        path, own = budget.path, _digest(budget.noise.key, None)
         try:
-            known = json.loads(path.read_bytes()) if path.exists() else new
+            known = json.loads(path.read_bytes()) if path.exists() else {"filters": {}}
             limit = known["limit"] if budget.limit is None else budget.limit
             for name, one in known["filters"].items():
                 _check_count(one, budget.noise.size if name == own else None)

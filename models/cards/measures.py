@@ -113,7 +113,8 @@ def copies(images: Tensor, present: Tensor) -> tuple[Tensor, Tensor]:
     """
     images, present = images[:LOOKED_AT], present[:LOOKED_AT]
     flat = as_bytes(images).flatten(1)
-    same = torch.stack([(flat == one).all(1) for one in flat])
+    # by a maximum: all() of comparisons takes twice as long of black and white pictures as of grey
+    same = torch.stack([(flat ^ one).amax(1) == 0 for one in flat])
     small = F.adaptive_avg_pool2d(images.mean(1), THUMBNAIL).flatten(1)
     small = small - small.mean(1, keepdim=True)
     apart = torch.cdist(small, small, compute_mode="donot_use_mm_for_euclid_dist")

@@ -16,11 +16,12 @@ def card_vector(images: Tensor, labels: Tensor, present: Tensor, layout: CardLay
     Guarantees an L2 norm of `CardLayout.longest` at most (but for rounding), and no number below 0.
 
     Args:
-        images: float32 [records, channels, height, width] in [-1, 1].
+        images: float32 [records, channels, height, width] in [-1, 1]; what lies outside is cut.
         labels: int64 [records] in [0, classes).
         present: bool [records]: whether there is a record.
         layout: which statistics.
     """
+    images = images.clamp(-1, 1)  # so that near copies too are of what bytes can hold
     shares = present.float() / present.sum().clamp(min=1)
     numbers = {**measure_pictures(images), "classes": labels.float()}
     numbers |= _numbers_of_user(images, labels, present, layout.classes)

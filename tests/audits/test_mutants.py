@@ -16,6 +16,8 @@ EVERYWHERE = {
 }
 """Mutants that are tried on each of their subjects; the others on one that stands for all."""
 
+CARD = "card, user"
+"""It asks everyone, so faults of sampling are none of it; its clip is tried by itself."""
 ELSEWHERE = [mutant for mutant in MUTANTS if mutant.name not in EVERYWHERE]
 
 
@@ -26,7 +28,7 @@ def test_there_are_twenty_mutants_over_every_task_and_both_units():
     assert {name for mutant in MUTANTS for name in mutant.subjects} >= set(ALL)
 
 
-@pytest.mark.parametrize("subject", some(ALL, "annotator, user", "frozen, record"))
+@pytest.mark.parametrize("subject", some((*ALL, CARD), "annotator, user", "frozen, record"))
 @pytest.mark.law("audits: correct code is rarely accused")
 def test_the_code_as_it_is_raises_no_alarm(known, verdicts, subject):
     found = verdicts(known[subject])
@@ -46,6 +48,12 @@ def test_the_code_as_it_is_raises_no_alarm(known, verdicts, subject):
 @pytest.mark.law("audits: every fault of the suite is found")
 def test_a_missing_clip_is_caught_of_each_task_by_its_own_canary(known, mutant, subject):
     assert first_alarm(known[subject], mutant) == EVERYWHERE[mutant.name]
+
+
+def test_a_card_without_its_clip_or_its_noise_is_caught(known):
+    named = {mutant.name: mutant for mutant in MUTANTS}
+    assert first_alarm(known[CARD], named["no clip of dense updates"]) == "clipping"
+    assert first_alarm(known[CARD], named["noise / 3"]) == "noise"
 
 
 @pytest.mark.parametrize("mutant", some(ELSEWHERE, *ELSEWHERE[::3]), ids=lambda mutant: mutant.name)
