@@ -70,7 +70,7 @@ def card_body(report: Mapping[str, Any], *, as_images: bool = False) -> str:
         _planted(report["planted"]),
         f"<p>{escape(price_words(report))}</p>",
         _verdicts(report["verdicts"]),
-        _changes(report["changes"], report["compared"]),
+        _changes(report["changes"], report["compared"], report.get("not_compared", [])),
         '<div class="figures">',
         *(
             _figure(one, old.get(one["name"]), one["name"] in named, as_images)
@@ -127,7 +127,13 @@ def _verdicts(verdicts: Sequence[Mapping[str, Any]]) -> str:
     return f"<h2>Expectations</h2><table>{head}{rows}</table>" if rows else ""
 
 
-def _changes(changes: Sequence[Mapping[str, Any]], compared: str) -> str:
+def left_out_words(names: Sequence[str]) -> str:
+    """What a comparison says of statistics that it leaves out; empty for none."""
+    listed = ", ".join(names)
+    return f"Not compared, for one card lacks them or has other bins: {listed}." if names else ""
+
+
+def _changes(changes: Sequence[Mapping[str, Any]], compared: str, left_out: Sequence[str]) -> str:
     rows = "".join(
         f"<tr class='{'named' if one['named'] else ''}'><td>{escape(one['name'])}"
         f"<td>{escape(one['bin'])}<td>{one['difference']:+.1%} ± {one['half_width']:.1%}"
@@ -139,7 +145,7 @@ def _changes(changes: Sequence[Mapping[str, Any]], compared: str) -> str:
     note = (
         "Orange outlines are the earlier card. A row is called changed below a corrected p of .05 "
         f"(Holm, {len(changes)} rows): equal people show any such row in at most 5 of 100 "
-        "comparisons."
+        f"comparisons. {escape(left_out_words(left_out))}"
     )
     title = f"<h2>What changed since {escape(PurePath(compared).name)}</h2>"
     return f"{title}<table>{head}{rows}</table><p>{note}</p>" if rows else ""

@@ -58,6 +58,15 @@ class CardReport:
     verdicts: tuple[Verdict, ...]
     run_dir: str
 
+    @property
+    def not_compared(self) -> tuple[str, ...]:
+        """Statistics that one of both cards lacks, or has in other bins."""
+        if self.before is None:
+            return ()
+        names = (one.statistic.name for card in (self.card, self.before) for one in card.histograms)
+        tested = {one.name for one in self.changes}
+        return tuple(dict.fromkeys(name for name in names if name not in tested))
+
     def to_json(self) -> dict[str, Any]:
         """As a JSON object; None for what is infinite."""
         from fedlens.diagnosis.cards.estimates import to_json
@@ -79,6 +88,7 @@ class CardReport:
             "compared": self.compared,
             "before": None if self.before is None else to_json(self.before),
             "changes": [one.to_json() for one in self.changes],
+            "not_compared": list(self.not_compared),
             "verdicts": [one.to_json() for one in self.verdicts],
         }
 

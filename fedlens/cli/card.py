@@ -119,6 +119,8 @@ def _largest(one: dict[str, list[float]]) -> str:
 
 
 def _print_changes(found: CardReport) -> None:
+    from fedlens.diagnosis.cards.page import left_out_words
+
     print_table(
         ("statistic", "bin that differs most", "now less before", "p", "p, corrected", ""),
         [
@@ -138,3 +140,5 @@ def _print_changes(found: CardReport) -> None:
         f"changed: corrected for all {len(found.changes)} rows by Holm's method; equal people show "
         "any such row in at most 5 of 100 comparisons"
     )
+    if found.not_compared:
+        say(left_out_words(found.not_compared))

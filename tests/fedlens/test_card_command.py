@@ -108,12 +108,17 @@ def test_a_card_of_a_presets_users_carries_out_none_of_its_tasks(tmp_path, capsy
     assert len(Ledger.verify(tmp_path / "demo" / "ledger.jsonl")) == 1
 
 
-def test_data_without_labels_have_a_card_without_classes(tmp_path, capsys):
+def test_data_without_labels_have_a_card_without_classes(sound, tmp_path, capsys):
     words = [*CLEAR, "--set", "data.labels=none", "--out", str(tmp_path / "none")]
-    status, found = asked(capsys, *words)
+    status, found = asked(capsys, *words, "--compare", str(sound[0]))
     names = {one["name"] for one in found["statistics"]}
-    assert status == 0 and len(names) == 14
+    assert status == 0 and len(names) == len(found["changes"]) == 14
     assert not names & {"classes", "user_classes", "largest_share"}
+    assert found["not_compared"] == ["classes", "user_classes", "largest_share"]
+    assert main(["card", str(tmp_path / "none"), "--compare", str(sound[0])]) == 0
+    said = "Not compared, for one card lacks them or has other bins: classes, user_classes"
+    assert said in " ".join(capsys.readouterr().out.split())
+    assert said in (tmp_path / "none" / "card.html").read_text()
 
 
 def test_a_card_in_a_schedule_is_kept_beside_what_was_trained(tmp_path, capsys):
