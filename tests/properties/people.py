@@ -153,7 +153,12 @@ KINDS: dict[str, dict[str, object]] = {
         "tasks.probe.kind": "probe",
         "tasks.probe.probe": "intensity",
     },
-    "card": {"schedule": "critic card", "tasks.card.kind": "card"},
+    # a card takes no clip that would cut users, for they would look as if they held nothing
+    "card": {
+        "schedule": "critic card",
+        "tasks.card.kind": "card",
+        "tasks.card.clipping_norm": 3.0,
+    },
     "wgan": {"tasks.critic.kind": "wgan", "tasks.critic.local_batch": 5},
     "wgan steps": {
         "tasks.critic.kind": "wgan",
@@ -189,6 +194,11 @@ class Stage:
     task: ScheduledTask
     asked: TaskRequest
     size: int
+
+    @property
+    def clip(self) -> float:
+        """C, what one user may move a sum by."""
+        return self.task.settings.clipping_norm
 
     def total(
         self,
@@ -277,8 +287,8 @@ def staged(kind: str, unit: str = "user", **changes: object) -> Stage:
         "data.records_per_node": 10,
         "privacy.unit": unit,
         "privacy.delta": 1e-6,
-        **KINDS[kind],
         f"tasks.{name}.clipping_norm": CLIP,
+        **KINDS[kind],
         **{f"tasks.{name}.{key}": value for key, value in changes.items()},
     }
     config = Config().updated(common)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from people import CLIP, KINDS, MOST, person
+from people import KINDS, MOST, person
 
 HEAVY = 300_000
 USERS = 50
@@ -85,4 +85,4 @@ def test_the_sum_moves_by_the_clip_and_not_by_that_of_all_users_of_the_node(stag
     second = [person(number, 2) for number in range(100, 100 + USERS)]
     with_heavy = stage.total([person(0, 20_000), *others], second)
     without = stage.total(others, second)
-    assert 0 < np.linalg.norm(with_heavy.total - without.total) <= CLIP * (1 + 1e-9)
+    assert 0 < np.linalg.norm(with_heavy.total - without.total) <= stage.clip * (1 + 1e-9)

@@ -13,12 +13,11 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from people import CLIP, KINDS, MOST, ODD, person
+from people import KINDS, MOST, ODD, person
 
 from fedlens.client.update import record_mode
 from fedlens.client.users.protocol import LocalData
 
-SLACK = 1e-12 * CLIP
 """Float64 rounding of a sum of clipped rows in another order."""
 USERS = 5
 EVERY_KIND = pytest.mark.parametrize("kind", KINDS)
@@ -50,13 +49,13 @@ def test_a_user_in_any_form_moves_the_sum_by_the_clip_at_most(stage_of, kind, fo
     found, missing = stage.total(with_one, OTHERS), stage.total(without, OTHERS)
     assert np.isfinite(found.total).all() and np.isfinite(missing.total).all()
     moved = np.linalg.norm(found.total - missing.total)
-    assert moved <= CLIP * (1 + 1e-9) + SLACK
+    assert moved <= stage.clip * (1 + 1e-9)
     if form in ("as they are", "one record", "enlarged"):
         assert moved > 0
     assert found.replies == missing.replies
     for share in (0.02, 0.5):  # both parts of the release together, each over its own noise
         counted = np.linalg.norm(found.norms - missing.norms)
-        joined = (1 - share) * (moved / CLIP) ** 2 + share * counted**2
+        joined = (1 - share) * (moved / stage.clip) ** 2 + share * counted**2
         assert joined <= 1 + 1e-6
 
 
@@ -68,7 +67,7 @@ def test_a_user_whose_records_are_taken_away_moves_both_parts_within_the_clip(st
     stage, people = stage_of(kind), there()
     found = stage.total([*people[:-1], ODD[form](person(USERS - 1, MOST))], OTHERS)
     emptied = stage.total([*people[:-1], person(USERS - 1, 0)], OTHERS)
-    moved = np.linalg.norm(found.total - emptied.total) / CLIP
+    moved = np.linalg.norm(found.total - emptied.total) / stage.clip
     counted = np.abs(found.norms - emptied.norms)
     assert counted.sum() <= 1 and moved <= 1 + 1e-6
 
@@ -110,7 +109,7 @@ def test_a_sum_is_that_of_its_users_alone_bit_for_bit(stage_of, kind):
     for number, part in parts.items():
         assert np.array_equal(part, alone[number]) and np.array_equal(part, reverse[number])
     whole = stage.total(people, OTHERS, cohort=set(parts)).total
-    np.testing.assert_allclose(whole, sum(parts.values()), rtol=0, atol=SLACK)
+    np.testing.assert_allclose(whole, sum(parts.values()), rtol=0, atol=1e-12 * stage.clip)
 
 
 @EVERY_KIND
@@ -187,4 +186,4 @@ def test_a_record_in_any_form_moves_every_steps_sum_by_the_clip_at_most(
     assert seen.requests == found.requests and seen.replies == found.replies
     assert len(whole.seen) == len(fewer.seen) > 0
     for one, other in zip(whole.seen, fewer.seen, strict=True):
-        assert np.linalg.norm(one - other) <= CLIP * (1 + ROUNDING)
+        assert np.linalg.norm(one - other) <= stage.clip * (1 + ROUNDING)
