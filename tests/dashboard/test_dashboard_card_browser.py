@@ -53,7 +53,7 @@ def test_the_runs_page_shows_the_card(
     picture = _figures(page, card)
     assert picture.evaluate("e => e.decode().then(() => e.naturalWidth)") > 200
     assert picture.bounding_box()["width"] > 200
-    page.get_by_text("duplicates < 60%").wait_for()
+    page.get_by_text("duplicates < 60%", exact=True).wait_for()
     context.close()
 
 

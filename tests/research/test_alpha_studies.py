@@ -260,7 +260,7 @@ def test_the_formula_of_thickness_is_one_of_the_attackers() -> None:
     split = _few(load_private("embedded-mnist-thickness"), 1500)
     provider = attributes.provide(settings, split, 0)
     passing = SimpleNamespace(networks={"filter": _Pass()})
-    row = attributes.point_row(settings, passing, provider, split, 0)
+    row, _ = attributes.point_row(settings, passing, provider, split, 0)
     assert row["attacker_formula"] > 0.8 > row["attacker_logistic"]
     assert row["attacker"] == row["attacker_formula"] == provider.attacker
 

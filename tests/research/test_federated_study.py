@@ -72,8 +72,8 @@ class Hiding(nn.Module):
 
     noise_shape = (1,)
 
-    def forward(self, records, noise, choice):
-        hidden = choice[:, :, None, None]
+    def forward(self, records, noise, choice=None):
+        hidden = torch.ones(()) if choice is None else choice[:, :, None, None]
         return records * (1 - hidden) - hidden
 
 

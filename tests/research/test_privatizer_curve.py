@@ -329,7 +329,7 @@ def test_points_are_sorted_and_each_there_once() -> None:
     ("arguments", "words"),
     [
         (("--method", "cloak", "--data", "mixture:0.4"), "methods that have: information"),
-        (("--method", "cloak", "--data", "nowhere"), "no source of private data 'nowhere'"),
+        (("--method", "cloak", "--data", "nowhere"), "there is no data set 'nowhere'"),
         (("--method", "alpha", "--points", "0"), "above 0"),
         (("--method", "alpha", "--attackers", "prior"), "always there"),
         (("--method", "alpha", "--seeds", "x"), "whole numbers"),

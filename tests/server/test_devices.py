@@ -41,6 +41,12 @@ SCHEDULES = {
         "tasks.critic.precision": "bfloat16",
         "generator.precision": "bfloat16",
     },
+    "critic and card": {
+        "schedule": "critic card",
+        "tasks.critic.kind": "frozen",
+        "tasks.critic.rounds": 1,
+        "tasks.card.kind": "card",
+    },
     "probe of an annotator": {
         **ANNOTATED,
         "schedule": "critic annotator probe",

@@ -232,7 +232,7 @@ def test_what_speaks_of_all_users_takes_no_trimmed_sums(small_config):
     with pytest.raises(WrongUse, match=r"trimmed_share = 0\.2 cuts off"):
         power(config=config)
     asked = {"schedule": "probe", "tasks.probe.kind": "probe", "tasks.probe.probe": "dark_border"}
-    with pytest.raises(ConfigError, match=r"trimmed_share.*mean over all users"):
+    with pytest.raises(ConfigError, match=r"trimmed_share.*means over all users"):
         config.updated(asked)
 
 
