@@ -11,7 +11,8 @@ Value = TypeVar("Value")
 class WeakCache(Generic[Value]):
     """Values by the object that they were made of (the object itself, not what it equals).
 
-    Values must not hold their object strongly, or neither ever goes.
+    Values must not hold their object strongly, or neither ever goes. Objects may go, and nodes in
+    other threads may come here, at any instant: what is looked through is always a copy.
     """
 
     def __init__(self, most: int) -> None:
@@ -26,7 +27,7 @@ class WeakCache(Generic[Value]):
     @property
     def room(self) -> int:
         """What is left before others must go."""
-        return self._most - sum(size for *_, size in self._entries.values())
+        return self._most - sum(size for *_, size in list(self._entries.values()))
 
     def get(self, owner: object, asked: object) -> Value | None:
         """What was made of ``owner`` if it is what is ``asked`` for."""
@@ -39,8 +40,10 @@ class WeakCache(Generic[Value]):
         """Cache a value in place of the one before."""
         key = id(owner)
         self._entries.pop(key, None)
-        while self._entries and self.room < size:
-            self._entries.pop(next(iter(self._entries)))
+        for oldest in list(self._entries):
+            if self.room >= size:
+                break
+            self._entries.pop(oldest, None)
         gone = weakref.ref(owner, lambda _: self._entries.pop(key, None))
         self._entries[key] = (gone, asked, value, size)
 
