@@ -76,7 +76,7 @@ def _even(histogram: Histogram, text: str, level: float) -> Verdict:
         return Verdict(text, "falls", said, level)
     seen = f"; a share that is off by {least:.1%} shows in nine of ten cards"
     outcome: Outcome = "holds" if least <= 1 / bins else "cannot tell"
-    return Verdict(text, outcome, said + seen, level if outcome == "falls" else 1 - POWER)
+    return Verdict(text, outcome, said + seen, 1 - POWER)
 
 
 def _least_seen(covariance: np.ndarray[Any, np.dtype[np.float64]], level: float) -> float:

@@ -9,19 +9,12 @@ from typing import TYPE_CHECKING
 from fedlens.api.simulations import TRANSPORTS, SimulationSettings
 from fedlens.cli import VERBS
 from fedlens.cli.flags import add_json_flag, given_settings
-from fedlens.cli.output import print_json, print_table, round_bar, say
+from fedlens.cli.output import print_json, print_table, round_bar, say, status_of
 from fedlens.cli.simulate import add_run_flags, chosen_settings
 from fedlens.foundation.errors import ExitStatus, WrongUse
 
 if TYPE_CHECKING:
     from fedlens.api.cards import CardReport
-
-OUTCOMES = {
-    "falls": ExitStatus.ALARM,
-    "cannot tell": ExitStatus.UNDECIDED,
-    "holds": ExitStatus.DONE,
-}
-"""Exit status by the worst verdict, the worst first."""
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -79,8 +72,7 @@ def run(args: argparse.Namespace) -> int:
         print_json(found.to_json())
     else:
         _print(found)
-    outcomes = {one.outcome for one in found.verdicts}
-    return next((status for one, status in OUTCOMES.items() if one in outcomes), ExitStatus.DONE)
+    return status_of(one.outcome for one in found.verdicts)
 
 
 def _print(found: CardReport) -> None:

@@ -11,11 +11,25 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from fedlens.accountant.wording import shown
+from fedlens.foundation.errors import ExitStatus
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
     from fedlens.server.round.status import OnProgress, Progress
+
+
+_BY_VERDICT = {
+    "falls": ExitStatus.ALARM,
+    "cannot tell": ExitStatus.UNDECIDED,
+    "holds": ExitStatus.DONE,
+}
+
+
+def status_of(verdicts: Iterable[str]) -> ExitStatus:
+    """The exit status of the worst of verdicts: falls, cannot tell, holds; done for none."""
+    found = set(verdicts)
+    return next((status for one, status in _BY_VERDICT.items() if one in found), ExitStatus.DONE)
 
 
 def print_json(value: dict[str, Any]) -> None:

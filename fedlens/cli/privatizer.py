@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from fedlens.cli import VERBS
 from fedlens.cli.flags import add_json_flag, add_research_verb, given_settings
-from fedlens.cli.output import print_json, say, tell
+from fedlens.cli.output import print_json, say, status_of, tell
 from fedlens.cli.own_records import add_apply, add_column_flags, add_unsafe_flag, with_columns
 from fedlens.foundation.errors import ExitStatus, WrongUse
 
@@ -18,12 +18,6 @@ if TYPE_CHECKING:
     from fedlens.privatizers.attacks.filter_attack import FilterAttack
     from fedlens.privatizers.attacks.gate import GateReport
 
-STATUS = {
-    "holds": ExitStatus.DONE,
-    "falls": ExitStatus.ALARM,
-    "cannot tell": ExitStatus.UNDECIDED,
-}
-"""Of ``attack``, by its verdict."""
 TABLE = ("sent", "secret", "interval", "use", "attacker")
 COLUMNS = (
     "attacker", "knows", "releases", "records", "reads", "interval", "nats at least", "seconds",
@@ -89,7 +83,7 @@ def run_attack(args: argparse.Namespace) -> int:
     _print(found)
     if args.json:
         print_json(found.row())
-    return STATUS[str(found.verdict)]
+    return status_of([found.verdict])
 
 
 def _print(found: GateReport) -> None:

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from fedlens.cli import main
-from fedlens.cli.privatizer import STATUS
+from fedlens.cli.output import status_of
 from fedlens.data.attributes import load_private
 from fedlens.privatizers.attacks import filter_attack
 from fedlens.privatizers.attacks.filter_files import load_filter, save_filter
@@ -103,7 +103,7 @@ def test_what_a_study_keeps_is_attacked_from_its_file(
         status = main(["privatizer", "attack", str(path), *given])
         captured = capsys.readouterr()
         found = json.loads(captured.out.strip().splitlines()[-1])
-        assert status == STATUS[found["verdict"]], captured.err
+        assert status == status_of([found["verdict"]]), captured.err
         assert found["claims"]["data"] == "embedded-mnist-thickness"
         assert found["claims"]["reads"].keys() >= {"one release"}
         assert next(one["attacker"] for one in found["attacks"]) == leads
