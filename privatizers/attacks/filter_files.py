@@ -195,7 +195,7 @@ def load_claims(path: Path) -> Claims | None:
         return None if known is None else Claims.read(known)
     except OSError:
         raise
-    except (KeyError, TypeError, ValueError, AttributeError, SafetensorError):
+    except (KeyError, TypeError, ValueError, OverflowError, AttributeError, SafetensorError):
         raise PrivatizerError(
             f"{path}: its claims cannot be read; keep the filter again with the study or curve"
         ) from None

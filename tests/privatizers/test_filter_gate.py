@@ -203,7 +203,14 @@ def test_claims_travel_in_the_file_and_old_files_have_none(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    "change", [{"reads": {ONE: "much"}}, {"reads": {ONE: 7}}, {"data": None, "reads": 3}, {}]
+    "change",
+    [
+        {"reads": {ONE: "much"}},
+        {"reads": {ONE: 7}},
+        {"data": None, "reads": 3},
+        {"seed": math.inf},
+        {},
+    ],
 )
 def test_claims_that_are_none_are_refused_in_words(
     tmp_path: Path, change: dict[str, object]
