@@ -15,6 +15,7 @@ from scipy.stats import chi2
 
 from fedlens.diagnosis.inquiry import Inquiry
 from fedlens.diagnosis.model import Parts, Square, Vector
+from fedlens.diagnosis.readers import parts_in
 
 DIFFERENT = 0.1
 """Relative standard deviation of a part's share that no noise explains: users of one class differ
@@ -40,21 +41,13 @@ def agreement(inquiry: Inquiry, places: Sequence[int]) -> float:
 
 
 def parts_of(inquiry: Inquiry) -> NDArray[np.int64]:
-    """Where each class of each task begins in what is observed."""
-    widths = [len(one.value) for one in inquiry.observed.evidence]
-    return part_starts(widths, inquiry.classes)
-
-
-def part_starts(widths: Sequence[int], classes: int) -> NDArray[np.int64]:
-    """Where the part of each class of each task begins: every task's sums go class by class."""
-    tasks = np.cumsum([0, *widths[:-1]])
-    found: NDArray[np.int64] = np.concatenate(
-        [
-            first + width // classes * np.arange(classes)
-            for first, width in zip(tasks, widths, strict=True)
-        ]
-    )
-    return found
+    """Where each part of each task begins in what is observed: its classes, or its statistics."""
+    first, found = 0, []
+    for one in inquiry.observed.evidence:
+        width = len(one.value)
+        found.append(first + parts_in(one.first, width))
+        first += width
+    return np.concatenate(found)
 
 
 def disagreement(parts: Parts, faults: int) -> float:

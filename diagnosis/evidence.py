@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from fedlens.diagnosis.readers import READERS
+from fedlens.diagnosis.readers import READERS, compared
 from fedlens.foundation.errors import WrongUse
 from fedlens.server.round.releases import ArchivedRelease
 
@@ -47,8 +47,8 @@ class Evidence:
 
     @property
     def value(self) -> Matrix:
-        """The rounds' sum over its noise, float32 [P]."""
-        total = np.sum([one.release for one in self.rounds], axis=0)
+        """What of the rounds' sum is compared with a reference, over its noise, float32 [m]."""
+        total = np.sum([one.release for one in self.rounds], axis=0)[compared(self.first)]
         found: Matrix = (total / self.deviation).astype(np.float32)
         return found
 
@@ -102,8 +102,8 @@ def observed_of(
     read = [one for one in releases if one.request.kind in READERS]
     if not read:
         raise WrongUse(
-            "the run kept no release of a task of kind 'frozen': train it with one, in user mode "
-            "and without a privatizer"
+            "the run kept no release of a task of kind 'frozen' or 'card': train it with one, in "
+            "user mode and without a privatizer"
         )
     if before:
         read = difference_of(read, before)

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedlens.diagnosis.evidence import Evidence
+from fedlens.diagnosis.held import AT_ONCE, Held, Named
 from fedlens.diagnosis.hypotheses import Hypothesis
-from fedlens.diagnosis.readers import AT_ONCE, READERS, Held, Named, TaskReader
+from fedlens.diagnosis.readers import READERS, TaskReader, compared
 from fedlens.diagnosis.reference import Reference
 from fedlens.foundation.code_digest import code_sha256
 from fedlens.models.faults.protocol import FaultSetting, Variant
@@ -74,6 +75,7 @@ class ReferenceSums:
         ]
         self._evidence = tuple(evidence)
         self._noise = [one.deviation for one in evidence]
+        self._compared = [compared(one.first) for one in evidence]
         self.classes, self.records = reference.classes, records
         self._reference, self._places = reference, reference.dealt(records)
         self._images, self._labels = reference.images, reference.labels
@@ -165,10 +167,12 @@ class ReferenceSums:
 
     @torch.no_grad()
     def _halves(self, rows: Rows, ways: Sequence[Held]) -> list[Means]:
-        named = Named(self._places, torch.stack([self._weights(one) for one in ways]))
+        named = Named(self._places, torch.stack([self._weights(one) for one in ways]), ways)
         parts = [
-            reader.halves(own, named) / noise
-            for reader, own, noise in zip(self._readers, rows, self._noise, strict=True)
+            reader.halves(own, named)[:, :, places] / noise
+            for reader, own, noise, places in zip(
+                self._readers, rows, self._noise, self._compared, strict=True
+            )
         ]
         return [Means(*way.numpy()) for way in torch.cat(parts, 2)]
 
@@ -194,9 +198,10 @@ class ReferenceSums:
     def sums(self, rows: Rows, held: Held) -> Matrix:
         """Users' clipped updates in all tasks side by side, over the noise, float32 [users, P]."""
         parts = []
-        for reader, own, noise in zip(self._readers, rows, self._noise, strict=True):
+        each = zip(self._readers, rows, self._noise, self._compared, strict=True)
+        for reader, own, noise, places in each:
             found = [
-                reader.sums(own, held.some(first, first + AT_ONCE))
+                reader.sums(own, held.some(first, first + AT_ONCE))[:, places]
                 for first in range(0, len(held.labels), AT_ONCE)
             ]
             parts.append(torch.cat(found) / noise)

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fedlens.diagnosis.cards.reader import card_drifts, commonest_records
 from fedlens.diagnosis.evidence import Observed
 from fedlens.diagnosis.expected import Matrix, Means, ReferenceSums
 from fedlens.diagnosis.hypotheses import Hypothesis
@@ -173,6 +174,7 @@ class Inquiry:
         """All of them as one half of the reference shows them, [drifts, P]."""
         found = [np.float32(self.observed.size_drift) * part for part in self._by_task(middle)]
         typical, own = _typical(hypotheses, changes), np.float32(self.observed.people_drift)
+        found += [own * drift for drift in self._card_drifts(middle)]
         for one, change in zip(hypotheses, changes, strict=True):
             found += [own * drift for drift in self._drift(one, change, typical)]
         return np.stack(found)
@@ -185,6 +187,16 @@ class Inquiry:
             parts.append(np.zeros_like(middle))
             parts[-1][first:last] = middle[first:last]
         return parts
+
+    def _card_drifts(self, middle: Matrix) -> list[Matrix]:
+        """How a card of sound users may differ, in its own coordinates."""
+        found: list[Matrix] = []
+        ends = np.cumsum([0, *(len(one.value) for one in self.observed.evidence)])
+        for one, (first, last) in zip(self.observed.evidence, pairwise(ends), strict=True):
+            if one.first.request.kind == "card":
+                ways = card_drifts(middle[first:last], one.first)
+                found += [np.pad(way, (first, len(middle) - last)) for way in ways]
+        return found
 
     def _drift(self, one: Hypothesis, change: Matrix, typical: float) -> list[Matrix]:
         """How a reference without faults may differ by one standard deviation in this way."""
@@ -276,8 +288,14 @@ def _typical(hypotheses: Sequence[Hypothesis], changes: Sequence[Matrix]) -> flo
 
 
 def fitting_records(observed: Observed, reference: Reference) -> int:
-    """How many records a user holds: as declared, or what fits the size of the release best."""
-    first = Observed(observed.evidence[:1], observed.users)
+    """How many records a user holds: as declared, or what fits the size of a release best.
+
+    A card alone, whose size is the same whatever a user holds, says by itself how many they are.
+    """
+    sized = [one for one in observed.evidence if one.first.request.kind != "card"]
+    if not sized:
+        return _counted(observed, reference)
+    first = Observed((sized[0],), observed.users)
     declared = observed.first.request.records_per_user
     reference.dealt(max(1, declared))  # refuses a reference that is too small
     sums = ReferenceSums(first.evidence, reference, 1)
@@ -288,6 +306,17 @@ def fitting_records(observed: Observed, reference: Reference) -> int:
         most = min(most, declared)
     tried = [records for records in RECORDS if records <= most] or [1]
     return min(tried, key=lambda records: abs(_misfit(first, sums, records)))
+
+
+def _counted(observed: Observed, reference: Reference) -> int:
+    """What most users hold, as a card says; no more than is declared."""
+    evidence = observed.evidence[0]
+    mean = np.mean([one.release for one in evidence.rounds], axis=0)
+    found = commonest_records(mean, evidence.first.shape, evidence.first.classes)
+    declared = evidence.first.request.records_per_user or found
+    found = min(found, declared, len(reference.labels) // LEAST_USERS)
+    reference.dealt(max(1, found))  # refuses a reference that is too small
+    return max(1, found)
 
 
 def _misfit(observed: Observed, sums: ReferenceSums, records: int) -> float:

@@ -8,10 +8,12 @@ ways to deal records out, to name them or to leave some out cost no new rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Protocol
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fedlens.client.messages import TrainRequest
@@ -19,58 +21,15 @@ from fedlens.client.tasks.annotator import errors
 from fedlens.client.tasks.feature_cache import rows_of
 from fedlens.client.tasks.frozen import public_features
 from fedlens.client.tasks.settings import AnnotatorSettings, FrozenSettings
+from fedlens.diagnosis.cards.reader import CardReader, card_parts, card_places
+from fedlens.diagnosis.held import AT_ONCE, Held, Named, clipped, halves_of, shortened
 from fedlens.models.annotators import Annotator
 from fedlens.models.focus import focus_from
 from fedlens.models.shapes import ImageShape, one_hot
 from fedlens.models.weights import load_vector
+from fedlens.server.round.releases import ArchivedRelease
 
-AT_ONCE = 64
-"""Users whose sums are made together."""
-TINY = 1e-30
-"""Norm below which an update counts as nothing."""
-
-
-@dataclass(frozen=True, eq=False)
-class Held:
-    """Which records users hold, in one shape: absent ones weigh nothing."""
-
-    places: Tensor
-    """Rows of the records, int64 [users, records]."""
-    labels: Tensor
-    """int64 [users, records]."""
-    present: Tensor
-    """bool [users, records]."""
-
-    @property
-    def shares(self) -> Tensor:
-        """What each record weighs in its user's mean, float32 [users, records]."""
-        return self.present.float() / self.present.sum(1, keepdim=True).clamp(min=1)
-
-    def some(self, first: int, last: int) -> Held:
-        """The users from ``first`` to before ``last``."""
-        return Held(self.places[first:last], self.labels[first:last], self.present[first:last])
-
-    def users(self, numbers: Tensor) -> Held:
-        """The users of these numbers, int64 [n]."""
-        return Held(self.places[numbers], self.labels[numbers], self.present[numbers])
-
-
-@dataclass(frozen=True, eq=False)
-class Named:
-    """What each of a user's own records counts for under each name: all that labels decide.
-
-    In several ways at once, which share what depends on the records alone.
-    """
-
-    places: Tensor
-    """Rows of the users' own records, int64 [users, records]."""
-    weights: Tensor
-    """float32 [ways, users, classes, records]; a user's add up to 1."""
-
-    @property
-    def flat(self) -> Tensor:
-        """The weights class by class, float32 [ways, classes, users x records]."""
-        return self.weights.transpose(1, 2).flatten(2)
+Places = NDArray[np.int64] | slice
 
 
 class TaskReader(Protocol):
@@ -124,9 +83,9 @@ class FrozenReader:
         weights = named.weights
         norms = _norms(_products(rows, named.places), weights)
         factors = shortened(norms, self._rounds[0]) * len(self._rounds)
-        cut = Named(named.places, weights * factors[..., None, None]).flat
+        cut = replace(named, weights=weights * factors[..., None, None]).flat
         by_row = torch.zeros(len(weights), 2, self._classes, len(rows))
-        for half, users in enumerate(_halves(len(named.places))):
+        for half, users in enumerate(halves_of(len(named.places))):
             own = cut.view(*cut.shape[:2], *named.places.shape)[:, :, users].flatten(2)
             by_row[:, half].index_add_(2, named.places[users].flatten(), own / _count(users, named))
         return (by_row.flatten(0, 2) @ rows).view(len(weights), 2, -1)
@@ -161,7 +120,7 @@ class FocusedReader(FrozenReader):
         for one, request in zip(self._foci, self._rounds, strict=True):
             updates = (sums - shares * one.centers).flatten(2)
             found += updates * shortened(updates.norm(dim=2), request)[..., None]
-        return torch.stack([found[:, half].mean(1) for half in _halves(len(named.places))], 1)
+        return torch.stack([found[:, half].mean(1) for half in halves_of(len(named.places))], 1)
 
 
 class AnnotatorReader:
@@ -202,7 +161,7 @@ class AnnotatorReader:
             total += wrong * shortened(norms, request)[..., None, None]
         found = [
             total[:, half].flatten(1, 2).mT @ own[half].flatten(0, 1) / _count(half, named)
-            for half in _halves(len(own))
+            for half in halves_of(len(own))
         ]
         return torch.stack([one.flatten(1) for one in found], 1)
 
@@ -218,17 +177,6 @@ def class_sums(rows: Tensor, held: Held, classes: int) -> Tensor:
     """Users' records [users, records, width] added up by class, [users, classes x width]."""
     kinds = one_hot(held.labels, classes) * held.shares[..., None]
     return torch.bmm(kinds.mT, rows).flatten(1)
-
-
-def clipped(updates: Tensor, request: TrainRequest) -> Tensor:
-    """Rows cut down to the request's clipping norm."""
-    return updates * shortened(updates.norm(dim=1), request)[:, None]
-
-
-def shortened(norms: Tensor, request: TrainRequest) -> Tensor:
-    """What updates of such norms are multiplied by, so that none exceeds the clipping norm."""
-    factors: Tensor = (request.mechanism.clipping_norm / norms.clamp(min=TINY)).clamp(max=1.0)
-    return factors
 
 
 def _products(rows: Tensor, places: Tensor) -> Tensor:
@@ -248,11 +196,6 @@ def _norms(products: Tensor, weights: Tensor) -> Tensor:
     return squares.clamp(min=0).sqrt()
 
 
-def _halves(users: int) -> tuple[slice, slice]:
-    """The even and the odd of so many users."""
-    return slice(0, users, 2), slice(1, users, 2)
-
-
 def _count(half: slice, named: Named) -> int:
     return max(1, len(named.places[half]))
 
@@ -261,5 +204,20 @@ READERS: dict[str, Callable[[Sequence[TrainRequest], ImageShape, int], TaskReade
     "frozen": FrozenReader,
     "focused": FocusedReader,
     "annotator": AnnotatorReader,
+    "card": CardReader,
 }
 """By the kind of task whose releases can be read."""
+
+
+def compared(first: ArchivedRelease) -> Places:
+    """Places of a release's numbers that are compared with a reference: of most tasks all."""
+    if first.request.kind == "card":
+        return card_places(first.shape, first.classes).numpy()
+    return slice(None)
+
+
+def parts_in(first: ArchivedRelease, width: int) -> NDArray[np.int64]:
+    """Where, among so many compared numbers, a task's parts begin: its classes, or statistics."""
+    if first.request.kind == "card":
+        return card_parts(first.shape, first.classes)
+    return width // first.classes * np.arange(first.classes)

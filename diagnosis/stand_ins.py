@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedlens.client.messages import TrainRequest, Vector
-from fedlens.diagnosis.readers import AT_ONCE, READERS, Held, TaskReader
+from fedlens.diagnosis.held import AT_ONCE, Held
+from fedlens.diagnosis.readers import READERS, TaskReader
 from fedlens.diagnosis.reference import Reference
 from fedlens.server.config.mechanism import mechanism, release_deviation
 from fedlens.server.config.tasks import TaskConfig

@@ -101,25 +101,41 @@ def _places(grey: Tensor) -> dict[str, Tensor]:
     }
 
 
-def copies(images: Tensor, present: Tensor) -> tuple[Tensor, Tensor]:
-    """Which records of a user repeat an earlier one: exactly, and nearly but not exactly.
+def equal_pictures(images: Tensor) -> Tensor:
+    """Which of a user's pictures are the same byte by byte, bool [records, records].
 
     Args:
-        images: float32 [records, channels, height, width] in [-1, 1].
+        images: float32 [records, channels, height, width] in [-1, 1]; the first `LOOKED_AT` are
+            looked at.
+    """
+    flat = as_bytes(images[:LOOKED_AT]).flatten(1)
+    # by a maximum: all() of comparisons takes twice as long of black and white pictures as of grey
+    return torch.stack([(flat ^ one).amax(1) == 0 for one in flat])
+
+
+def thumbnails(images: Tensor) -> Tensor:
+    """What pictures look like from afar, without their mean, float32 [n, 64]."""
+    small = F.adaptive_avg_pool2d(images.mean(1), THUMBNAIL).flatten(1)
+    return small - small.mean(1, keepdim=True)
+
+
+def copies(same: Tensor, small: Tensor, present: Tensor) -> tuple[Tensor, Tensor]:
+    """Which records of a user repeat an earlier one: exactly, and nearly but not exactly.
+
+    Any dimensions may stand before those of the arguments.
+
+    Args:
+        same: bool [records, records], which pictures are equal, of `LOOKED_AT` at most.
+        small: of `thumbnails`, [records, 64].
         present: bool [records].
 
     Returns:
         bool [records] each, of the first `LOOKED_AT` of them, of which any may be absent.
     """
-    images, present = images[:LOOKED_AT], present[:LOOKED_AT]
-    flat = as_bytes(images).flatten(1)
-    # by a maximum: all() of comparisons takes twice as long of black and white pictures as of grey
-    same = torch.stack([(flat ^ one).amax(1) == 0 for one in flat])
-    small = F.adaptive_avg_pool2d(images.mean(1), THUMBNAIL).flatten(1)
-    small = small - small.mean(1, keepdim=True)
+    small, present = small[..., :LOOKED_AT, :], present[..., :LOOKED_AT]
     apart = torch.cdist(small, small, compute_mode="donot_use_mm_for_euclid_dist")
-    reach = small.norm(dim=1)
-    near = apart < NEAR * (reach[:, None] + reach[None, :]) / 2
-    earlier = torch.ones_like(same).tril(-1) & present[:, None] & present[None, :]
-    exact = (same & earlier).any(1)
-    return exact, (near & ~same & earlier).any(1) & ~exact
+    reach = small.norm(dim=-1)
+    near = apart < NEAR * (reach[..., :, None] + reach[..., None, :]) / 2
+    earlier = torch.ones_like(same).tril(-1) & present[..., :, None] & present[..., None, :]
+    exact = (same & earlier).any(-1)
+    return exact, (near & ~same & earlier).any(-1) & ~exact

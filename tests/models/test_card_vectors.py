@@ -13,7 +13,7 @@ from scipy import ndimage
 
 from fedlens.foundation.errors import WrongUse
 from fedlens.models.cards.expectations import parse_expectations
-from fedlens.models.cards.measures import copies, measure_pictures
+from fedlens.models.cards.measures import copies, equal_pictures, measure_pictures, thumbnails
 from fedlens.models.cards.statistics import RECORDS_NORM, card_layout
 from fedlens.models.cards.vectors import card_vector
 from fedlens.models.shapes import from_pixels
@@ -83,7 +83,8 @@ def test_copies_are_told_from_what_is_nearly_alike_and_from_absent_records():
     one, other = pictures(2, seed=3)
     nearly = np.clip(one.astype(int) + 3, 0, 255).astype(np.uint8)
     images = from_pixels(np.stack([one, other, one, nearly, other]))
-    exact, near = copies(images, torch.tensor([True, True, True, True, False]))
+    present = torch.tensor([True, True, True, True, False])
+    exact, near = copies(equal_pictures(images), thumbnails(images), present)
     assert exact.tolist() == [False, False, True, False, False]
     assert near.tolist() == [False, False, False, True, False]
 

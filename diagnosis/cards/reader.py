@@ -1,0 +1,142 @@
+"""A data card as a diagnosis reads it: the nodes' own histograms, many users at once.
+
+Not all of a card is compared with a reference. How many records and classes users hold, and how
+alike one person's pictures are, differs between people and public records that were dealt out,
+without any fault.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fedlens.client.messages import TrainRequest
+from fedlens.diagnosis.held import AT_ONCE, Held, Named, clipped, halves_of
+from fedlens.models.cards.measures import copies, thumbnails
+from fedlens.models.cards.statistics import LOOKED_AT, card_layout
+from fedlens.models.cards.vectors import card_vectors, picture_rows
+from fedlens.models.shapes import ImageShape, as_bytes
+from fedlens.server.round.releases import ArchivedRelease
+
+PEOPLE = ("records", "user_classes", "largest_share")
+"""Statistics of users that follow from how records are dealt out."""
+EXACT = 0
+"""Place, among the numbers about copies, of users who hold exact ones; the other is of near ones,
+which one person's own pictures may be."""
+MOVED = 0.08
+"""Standard deviation, in bins, of how much higher a measure is in users' pictures than in the
+reference's: MNIST's training images differ from its test images by 0 to .14 (contrast .09, turn
+.14), Fashion-MNIST's by 0 to .04."""
+PIECES, PIECE = 4, 2**12
+"""A picture's bytes are summed up, with public weights, in so many numbers below this."""
+_SEED = 33
+
+
+class CardReader:
+    """Histograms of users' pictures, classes and copies; all rounds ask the same."""
+
+    def __init__(self, rounds: Sequence[TrainRequest], shape: ImageShape, classes: int) -> None:
+        self.key: tuple[object, ...] = ("card", shape)
+        self._rounds, self._layout = rounds, card_layout(shape, classes)
+
+    def features(self, images: Tensor) -> Tensor:
+        """Each picture's part of histograms, its thumbnail and sums of its bytes, [n, numbers]."""
+        images = images.clamp(-1, 1)
+        return torch.cat([picture_rows(images, self._layout), thumbnails(images), _sums(images)], 1)
+
+    def rows(self, features: Tensor) -> Tensor:
+        """The same."""
+        return features
+
+    def sums(self, rows: Tensor, held: Held) -> Tensor:
+        """Users' whole vectors, clipped."""
+        own = rows[held.places]
+        thumb, digest = own.shape[2] - PIECES - 64, own.shape[2] - PIECES
+        digests = own[:, :LOOKED_AT, digest:]
+        same = (digests[:, :, None] == digests[:, None]).all(3)
+        exact, near = copies(same, own[..., thumb:digest], held.present)
+        pictures = own[..., :thumb]
+        found = card_vectors(pictures, held.labels, held.present, exact, near, self._layout)
+        return clipped(found, self._rounds[0]) * len(self._rounds)
+
+    def halves(self, rows: Tensor, named: Named) -> Tensor:
+        """Means of `sums`, way by way: cards are short."""
+        return torch.stack([self._halves(rows, way) for way in named.ways])
+
+    def _halves(self, rows: Tensor, held: Held) -> Tensor:
+        found = [self.sums(rows, held.some(i, i + AT_ONCE)) for i in range(0, len(held), AT_ONCE)]
+        users = torch.cat(found)
+        return torch.stack([users[half].mean(0) for half in halves_of(len(users))])
+
+
+def _sums(images: Tensor) -> Tensor:
+    """Whole numbers [n, PIECES] below `PIECE`, equal of equal pictures and hardly of others."""
+    pixels = as_bytes(images).flatten(1)
+    source = torch.Generator().manual_seed(_SEED)
+    weights = torch.randint(1, PIECE, (PIECES, pixels.shape[1]), generator=source)
+    return torch.stack([(pixels.long() * one).sum(1) % 4093 for one in weights], 1).float()
+
+
+def card_places(shape: ImageShape, classes: int) -> Tensor:
+    """Places of a card's numbers that are compared with a reference, int64 [m]."""
+    return torch.cat(
+        [torch.arange(part.start, part.stop) for part in _compared(shape, classes).values()]
+    )
+
+
+def card_parts(shape: ImageShape, classes: int) -> NDArray[np.int64]:
+    """Where, among those numbers, each statistic begins, ascending from 0."""
+    widths = [part.stop - part.start for part in _compared(shape, classes).values()]
+    return np.cumsum([0, *widths[:-1]])
+
+
+def card_drifts(mean: NDArray[np.float32], first: ArchivedRelease) -> list[NDArray[np.float32]]:
+    """How a sound card may differ between two sources of the same kind of pictures, each way once.
+
+    Each measure of pictures may be a little higher in one: its histogram moves along the bins.
+
+    Args:
+        mean: of a reference, the numbers that are compared, float32 [m].
+        first: a release of the card.
+
+    Returns:
+        One standard deviation each, float32 [m].
+    """
+    starts = [*card_parts(first.shape, first.classes), len(mean)]
+    moved = {one.name for one in card_layout(first.shape, first.classes).statistics if one.numeric}
+    names = [*_compared(first.shape, first.classes)]
+    found = []
+    for name, (start, end) in zip(names, pairwise(starts), strict=True):
+        if name in moved:
+            wide = np.pad(mean[start:end], 1)
+            found.append(np.zeros_like(mean))
+            found[-1][start:end] = MOVED * (wide[:-2] - wide[2:]) / 2
+    return found
+
+
+def _compared(shape: ImageShape, classes: int) -> dict[str, slice]:
+    """Where in the card the statistics are that are compared."""
+    places = dict(card_layout(shape, classes).places)
+    first = places["duplicates"].start + EXACT
+    places["duplicates"] = slice(first, first + 1)
+    return {name: part for name, part in places.items() if name not in PEOPLE}
+
+
+def commonest_records(mean: NDArray[np.float64], shape: ImageShape, classes: int) -> int:
+    """How many records most users hold, to the middle of a card's bin.
+
+    Args:
+        mean: the noised card, float64 [P].
+        shape: of an image.
+        classes: of the records.
+    """
+    layout = card_layout(shape, classes)
+    edges = next(one.edges for one in layout.statistics if one.name == "records")
+    most = int(np.argmax(mean[layout.places["records"]]))
+    return round(math.sqrt(edges[most] * (edges[most + 1] - 1)))
