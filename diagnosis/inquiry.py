@@ -12,11 +12,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedlens.diagnosis.cards.reader import card_drifts, commonest_records
+from fedlens.diagnosis.cards.reader import commonest_records, copies_place
 from fedlens.diagnosis.evidence import Observed
 from fedlens.diagnosis.expected import Matrix, Means, ReferenceSums
 from fedlens.diagnosis.hypotheses import Hypothesis
 from fedlens.diagnosis.model import (
+    CARD_TONE_DRIFT,
     CLASS_DRIFT,
     FAULT_DRIFT,
     MORE_DRIFT,
@@ -80,6 +81,7 @@ class Inquiry:
         self._stored_at = stored_at
         self.reference = ReferenceSums(observed.evidence, reference, records)
         self.classes, self.observed = reference.classes, observed
+        self._cards, self._copies = _card_places(observed)
         self.hypotheses: list[Hypothesis] = []
         base = self.reference.sound_means()
         means = self._library(hypotheses, base, on_step)
@@ -174,10 +176,11 @@ class Inquiry:
         """All of them as one half of the reference shows them, [drifts, P]."""
         found = [np.float32(self.observed.size_drift) * part for part in self._by_task(middle)]
         typical, own = _typical(hypotheses, changes), np.float32(self.observed.people_drift)
-        found += [own * drift for drift in self._card_drifts(middle)]
         for one, change in zip(hypotheses, changes, strict=True):
             found += [own * drift for drift in self._drift(one, change, typical)]
-        return np.stack(found)
+        rows = np.stack(found)
+        rows[:, self._copies] = 0  # other people hold more of a class, and no copies of it
+        return rows
 
     def _by_task(self, middle: Matrix) -> list[Matrix]:
         """The sound mean in one task's coordinates, zero elsewhere: each clips at its own norm."""
@@ -188,20 +191,12 @@ class Inquiry:
             parts[-1][first:last] = middle[first:last]
         return parts
 
-    def _card_drifts(self, middle: Matrix) -> list[Matrix]:
-        """How a card of sound users may differ, in its own coordinates."""
-        found: list[Matrix] = []
-        ends = np.cumsum([0, *(len(one.value) for one in self.observed.evidence)])
-        for one, (first, last) in zip(self.observed.evidence, pairwise(ends), strict=True):
-            if one.first.request.kind == "card":
-                ways = card_drifts(middle[first:last], one.first)
-                found += [np.pad(way, (first, len(middle) - last)) for way in ways]
-        return found
-
     def _drift(self, one: Hypothesis, change: Matrix, typical: float) -> list[Matrix]:
         """How a reference without faults may differ by one standard deviation in this way."""
         if one.fault.name in TONES:
-            return [np.float32(TONE_DRIFT) * change]
+            features = np.where(self._cards, 0, np.float32(TONE_DRIFT) * change)
+            counted = np.where(self._cards, np.float32(CARD_TONE_DRIFT) * change, 0)
+            return [features, counted] if self._cards.any() else [features]
         if one.fault.kind == "image":
             size = float(np.linalg.norm(change))
             own = FAULT_DRIFT * MORE_DRIFT.get(one.fault.name, 1.0)
@@ -278,6 +273,16 @@ class Inquiry:
         """All hypotheses so far, about what was observed."""
         seen = self.geometry.project(self.observed.value[None])[0]
         return self.geometry.model(seen, difference=self.observed.difference)
+
+
+def _card_places(observed: Observed) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Which of the numbers are of data cards, bool [P], and which of those are about copies."""
+    cards, copies = [], []
+    for one in observed.evidence:
+        first, numbers = one.first, np.arange(len(one.value))
+        cards.append(np.full(len(numbers), first.request.kind == "card"))
+        copies.append(cards[-1] & (numbers == copies_place(first.shape, first.classes)))
+    return np.concatenate(cards), np.concatenate(copies)
 
 
 def _typical(hypotheses: Sequence[Hypothesis], changes: Sequence[Matrix]) -> float:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import pairwise
 
 import numpy as np
 import torch
@@ -22,17 +21,12 @@ from fedlens.models.cards.measures import copies, thumbnails
 from fedlens.models.cards.statistics import LOOKED_AT, card_layout
 from fedlens.models.cards.vectors import card_vectors, picture_rows
 from fedlens.models.shapes import ImageShape, as_bytes
-from fedlens.server.round.releases import ArchivedRelease
 
 PEOPLE = ("records", "user_classes", "largest_share")
 """Statistics of users that follow from how records are dealt out."""
 EXACT = 0
 """Place, among the numbers about copies, of users who hold exact ones; the other is of near ones,
 which one person's own pictures may be."""
-MOVED = 0.08
-"""Standard deviation, in bins, of how much higher a measure is in users' pictures than in the
-reference's: MNIST's training images differ from its test images by 0 to .14 (contrast .09, turn
-.14), Fashion-MNIST's by 0 to .04."""
 PIECES, PIECE = 4, 2**12
 """A picture's bytes are summed up, with public weights, in so many numbers below this."""
 _SEED = 33
@@ -96,28 +90,9 @@ def card_parts(shape: ImageShape, classes: int) -> NDArray[np.int64]:
     return np.cumsum([0, *widths[:-1]])
 
 
-def card_drifts(mean: NDArray[np.float32], first: ArchivedRelease) -> list[NDArray[np.float32]]:
-    """How a sound card may differ between two sources of the same kind of pictures, each way once.
-
-    Each measure of pictures may be a little higher in one: its histogram moves along the bins.
-
-    Args:
-        mean: of a reference, the numbers that are compared, float32 [m].
-        first: a release of the card.
-
-    Returns:
-        One standard deviation each, float32 [m].
-    """
-    starts = [*card_parts(first.shape, first.classes), len(mean)]
-    moved = {one.name for one in card_layout(first.shape, first.classes).statistics if one.numeric}
-    names = [*_compared(first.shape, first.classes)]
-    found = []
-    for name, (start, end) in zip(names, pairwise(starts), strict=True):
-        if name in moved:
-            wide = np.pad(mean[start:end], 1)
-            found.append(np.zeros_like(mean))
-            found[-1][start:end] = MOVED * (wide[:-2] - wide[2:]) / 2
-    return found
+def copies_place(shape: ImageShape, classes: int) -> int:
+    """Place, among those numbers, of the one that counts users who hold exact copies."""
+    return int(card_parts(shape, classes)[list(_compared(shape, classes)).index("duplicates")])
 
 
 def _compared(shape: ImageShape, classes: int) -> dict[str, slice]:

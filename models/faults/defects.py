@@ -41,11 +41,12 @@ def unknown_shapes(images: Tensor, setting: FaultSetting) -> Tensor:
     What a class looks like that no one named cannot be known. Three kinds stand for it: upper
     halves joined to mirrored lower halves of other records, which are drawn as all are; whole
     pictures of other records, which say that the class is no longer what it was and no other class
-    changed; and solid shapes.
+    changed; and solid shapes. Pictures of other records lie a pixel aside: what no one named is no
+    copy of what its holder has.
     """
     half, others = images.shape[2] // 2, images.roll(len(images) // 2, 0)
     if setting.amount == WHOLE:
-        return others
+        return others.roll(1, 3)
     joined = torch.cat([images[:, :, :half], others.flip(3)[:, :, half:]], 2)
     if setting.amount == SOLID:
         return F.max_pool2d(joined, SPREAD, 1, SPREAD // 2)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, cast
 
 import tomli_w
@@ -148,9 +148,10 @@ class Config(Section):
 
         A table whose ``kind`` or ``trained_by`` changes starts anew from the defaults of that form,
         but for a task's rounds, q, z and C, which every kind has. A task that a new schedule leaves
-        out is dropped; one that it names anew needs its ``kind`` in ``settings``. So is a task that
-        needs labels and that ``settings`` does not name, where they set ``data.labels`` to
-        ``none`` and give no schedule; and the filter of samples by the annotator with it.
+        out is dropped; one that it names anew needs its ``kind`` in ``settings``. Where they give
+        no schedule, a task that they do not name and that cannot be with them is dropped too: one
+        that needs labels with ``data.labels = none``, and the filter of samples by the annotator
+        with it; a data card where not all users answer with their records as they are.
 
         Raises:
             ConfigError: an unknown key, a value of the wrong type, or one out of range.
@@ -161,8 +162,12 @@ class Config(Section):
         require(isinstance(tasks, Mapping), "tasks", tasks, "give a table of settings")
         _clear_changed_kinds(tree, wanted)
         _merge(tree, wanted)
-        if settings.get("data.labels") == NONE and "schedule" not in settings:
-            _leave_out_labelled(tree, wanted)
+        if "schedule" not in settings:
+            _leave_out(tree, wanted, lambda one: needs.CARD not in one.provides or _counts_all(tree))
+            if settings.get("data.labels") == NONE and _leave_out(
+                tree, wanted, lambda task: not task.reads_labels
+            ):
+                _without_agreement(tree, wanted)
         if "schedule" in settings and isinstance(tree["schedule"], str):
             named = {*tree["schedule"].split(), *tasks}
             tree["tasks"] = {name: task for name, task in tree["tasks"].items() if name in named}
@@ -357,16 +362,37 @@ def _merge(tree: dict[str, Any], wanted: Mapping[str, Any]) -> None:
             tree[key] = value
 
 
-def _leave_out_labelled(tree: dict[str, Any], wanted: Mapping[str, Any]) -> None:
-    """Take tasks out of a preset that need labels, but for those that somebody asks for."""
+def _leave_out(
+    tree: dict[str, Any], wanted: Mapping[str, Any], fits: Callable[[TaskConfig], bool]
+) -> bool:
+    """Take tasks out of a preset that do not fit, but for those that somebody asks for.
+
+    Returns:
+        Whether there are any; where none would be left, none is taken out.
+    """
     tasks, asked = tree["tasks"], wanted.get("tasks", {})
     given = tree["schedule"]
     names = given.split() if isinstance(given, str) else list(given)
-    spare = [name for name in names if name not in asked and task_config(tasks[name]).reads_labels]
+    spare = [name for name in names if name not in asked and not fits(task_config(tasks[name]))]
+    if not spare or len(spare) == len(names):
+        return False
     tree["schedule"] = " ".join(name for name in names if name not in spare)
     tree["tasks"] = {name: table for name, table in tasks.items() if name not in spare}
-    if spare and "agreement" not in wanted.get("release", {}):
+    return True
+
+
+def _without_agreement(tree: dict[str, Any], wanted: Mapping[str, Any]) -> None:
+    """No annotator filters samples, unless somebody says so."""
+    if "agreement" not in wanted.get("release", {}):
         tree["release"]["agreement"] = 0.0
+
+
+def _counts_all(tree: Mapping[str, Any]) -> bool:
+    """Whether every enrolled user answers, with all that the user holds as it is."""
+    split, of_users = tree["split"], tree["privacy"]["unit"] == "user"
+    whole = split["side"] == "none" or split["share"] == 1
+    plain = tree["privatizer"]["kind"] == "none" and not tree["aggregation"]["trimmed_share"]
+    return of_users and whole and plain
 
 
 def _is_of_labels(faults: str) -> bool:

@@ -9,6 +9,7 @@ import pytest
 from pydantic import ValidationError
 from run_tasks import planned
 
+from fedlens.api.presets import preset_config
 from fedlens.foundation.errors import ExitStatus, WrongUse
 from fedlens.server.config.loading import parse_setting, read_config, read_run_config
 from fedlens.server.config.privatizer import (
@@ -458,3 +459,21 @@ def test_deep_brackets_are_no_configuration(tmp_path):
     with pytest.raises(ConfigError, match="is not TOML"):
         read_run_config({"run.settings": f"x = {deep}"})
     assert parse_setting(f"data.dir={deep}") == ("data.dir", deep)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"privacy.unit": "record"},
+        {"split.side": "below", "split.model": "runs/one", "split.share": 0.3},
+        {"privatizer.kind": "pretrained", "privatizer.path": "/runs/filter"},
+        {"aggregation.trimmed_share": 0.1, "data.nodes": 10},
+    ],
+)
+def test_a_card_is_left_out_where_not_all_answer_with_their_records_as_they_are(settings):
+    demo = preset_config("demo")
+    assert "card" in demo.schedule
+    found = demo.updated(settings)
+    assert found.schedule == tuple(name for name in demo.schedule if name != "card")
+    alone = demo.updated({"schedule": "card", "release.agreement": 0.0})
+    assert alone.schedule == ("card",)
