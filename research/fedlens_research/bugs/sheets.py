@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.faithful import JudgedRun
 from fedlens.accountant.wording import shown
 from fedlens.models.shapes import as_pixels
 from fedlens.simulations.plots.beside import Sheet, draw_beside
 from fedlens.store import Purpose
+from fedlens_research.bugs.faithful import JudgedRun
 from fedlens_research.bugs.trained import CALIBRATION, FOLDER, SHARE, Product
 from fedlens_research.framework.trials import Report
 

@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from benchmarks.faithful import JudgedRun, judged, judges_of
 from fedlens.models.faults.planting import parse_faults
 from fedlens.store import Purpose
+from fedlens_research.bugs.faithful import JudgedRun, judged, judges_of
 from fedlens_research.bugs.measuring import method
 from fedlens_research.framework.settings import ONE_WAY
 from fedlens_research.framework.store import TrialStore

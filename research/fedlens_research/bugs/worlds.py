@@ -42,7 +42,7 @@ PRESET = Path(simulations.__file__).parent / "presets" / "demo.toml"
 PEOPLE = 3
 """Times as many as a small run has users, where there are enough images: each run picks its own, so
 that runs differ in their users too."""
-READ = "warmup critic annotator"
+READ = "card warmup critic annotator"
 """Tasks whose releases are read, as `fedlens diagnose` does by default."""
 MARGIN = 4 / 3
 """Times as many users are computed with the fault as the largest share needs, so that not all

@@ -1,6 +1,6 @@
 """How much of a planted fault do samples keep?
 
-    python -m benchmarks.faithful --clean runs/sound runs/turned
+    python -m fedlens_research.bugs.faithful --clean runs/sound runs/turned
 
 For each run with one planted fault, a judge of real images (simulation only) says which curated and
 which faithful samples look faulty. Its errors are measured on a sound run: how many of its samples
@@ -27,7 +27,6 @@ import torch
 from rich.console import Console
 from torch import Tensor
 
-from benchmarks.judge import Judge, train_judge
 from fedlens.foundation.errors import WrongUse
 from fedlens.models.faults.planting import PlantedFault, parse_faults
 from fedlens.models.shapes import from_pixels
@@ -36,6 +35,7 @@ from fedlens.server.run.directory import RunDirectory
 from fedlens.simulations.federation.apps import simulated_federation
 from fedlens.simulations.run_artifacts import last_batch, run_id_of, store_url_of, stored_samples
 from fedlens.store import Purpose, SampleFilter, open_store
+from fedlens_research.bugs.judge import Judge, train_judge
 
 PURPOSES: tuple[Purpose, ...] = ("curated", "faithful")
 ROW = "{:16}  {:13}  {:9}  {:>8}  {:>8}  {:>8}  {:>10}  {:>14}"
