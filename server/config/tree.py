@@ -21,7 +21,7 @@ from pydantic import (
     model_validator,
 )
 
-from fedlens.foundation.unlabelled import NONE
+from fedlens.foundation.unlabelled import NONE, PARTLY
 from fedlens.server.config import needs
 from fedlens.server.config.aggregation import AggregationConfig
 from fedlens.server.config.privatizer import NoPrivatizer, PrivatizerConfig, PrivatizerSection
@@ -150,7 +150,9 @@ class Config(Section):
         but for a task's rounds, q, z and C, which every kind has. A task that a new schedule leaves
         out is dropped; one that it names anew needs its ``kind`` in ``settings``. So is a task that
         needs labels and that ``settings`` does not name, where they set ``data.labels`` to
-        ``none`` and give no schedule; and the filter of samples by the annotator with it.
+        ``none`` and give no schedule; and the filter of samples by the annotator with it. Where
+        they set ``own-or-none`` the annotator stays, and only its filter and its guidance, which go
+        by classes that samples are asked for, are left out.
 
         Raises:
             ConfigError: an unknown key, a value of the wrong type, or one out of range.
@@ -163,6 +165,8 @@ class Config(Section):
         _merge(tree, wanted)
         if settings.get("data.labels") == NONE and "schedule" not in settings:
             _leave_out_labelled(tree, wanted)
+        if settings.get("data.labels") == PARTLY:
+            _leave_out_guidance(tree, wanted)
         if "schedule" in settings and isinstance(tree["schedule"], str):
             named = {*tree["schedule"].split(), *tasks}
             tree["tasks"] = {name: task for name, task in tree["tasks"].items() if name in named}
@@ -273,17 +277,22 @@ class Config(Section):
     def _without_labels_nothing_asks_for_them(self) -> Config:
         if not self.data.unlabelled:
             return self
-        labels = self.data.labels
-        asking = [name for name, task in self.planned.items() if task.reads_labels]
+        labels, partly = self.data.labels, self.data.partly_labelled
+        asking = [name for name, task in self.planned.items() if task.reads_labels and not partly]
         fix = f"[tasks.{''.join(asking[:1])}] needs labels: leave it out of the schedule"
         require(not asking, "data.labels", labels, fix)
+        guided = 0 if self.annotator is None else self.annotator.guided_steps
+        fix = "samples have no class to be guided to: set the annotator's guided_steps = 0"
+        require(not guided, "data.labels", labels, fix)
+        fix = "samples have no class that an annotator could agree with: set release.agreement = 0"
+        require(not self.release.agreement, "data.labels", labels, fix)
         filters = self.privatizer.active and not self.privatizer.asked_run
         fix = "a filter is trained by what labels say: take one that is trained, or none"
         require(not filters, "data.labels", labels, fix)
         fix = "a split goes by how well a model names records: set split.side = 'none'"
         require(not self.split.active, "data.labels", labels, fix)
         fault = self.data.fault
-        fix = "records have no labels: plant faults of images, in all of a user's records"
+        fix = "not all records have labels: plant faults of images, in all of a user's records"
         require(not (fault and _is_of_labels(fault)), "data.fault", fault, fix)
         return self
 
@@ -366,6 +375,17 @@ def _leave_out_labelled(tree: dict[str, Any], wanted: Mapping[str, Any]) -> None
     tree["schedule"] = " ".join(name for name in names if name not in spare)
     tree["tasks"] = {name: table for name, table in tasks.items() if name not in spare}
     if spare and "agreement" not in wanted.get("release", {}):
+        tree["release"]["agreement"] = 0.0
+
+
+def _leave_out_guidance(tree: dict[str, Any], wanted: Mapping[str, Any]) -> None:
+    """Have samples without a class neither guided nor filtered, but where somebody asks for it."""
+    tasks, asked = tree["tasks"], wanted.get("tasks", {})
+    for name, table in tasks.items():
+        guided = isinstance(task_config(table), AnnotatorConfig)
+        if guided and "guided_steps" not in asked.get(name, {}):
+            tasks[name] = {**table, "guided_steps": 0}
+    if "agreement" not in wanted.get("release", {}):
         tree["release"]["agreement"] = 0.0
 
 

@@ -18,7 +18,7 @@ from fedlens.client.users.protocol import ArrayUsers, LocalData, LocalUsers, Row
 from fedlens.data.registry import Dataset, load
 from fedlens.data.sensitive import SensitiveValues, sensitive_values_of
 from fedlens.foundation.errors import WrongUse
-from fedlens.foundation.unlabelled import OWN
+from fedlens.foundation.unlabelled import OWN_OR, reads_own_labels
 from fedlens.models.faults.planting import SOUND, PlantedFault, faulty_users, parse_faults
 from fedlens.server.config.loading import read_run_config
 from fedlens.server.config.slices import parse_slices
@@ -113,8 +113,10 @@ def simulated_federation(data: DataConfig, seed: int) -> tuple[Dataset, Partitio
 
     Whoever the records are dealt to by their own labels, they are labelled as ``data.labels`` says.
     """
-    needed = data.labels == OWN or data.scheme in ("dirichlet", "classes")
-    dataset = load(data.name, data.dir or None, labelled=needed)
+    by_class = data.scheme in ("dirichlet", "classes")
+    needed = reads_own_labels(data.labels) or by_class
+    partly = data.labels.startswith(OWN_OR) and not by_class
+    dataset = load(data.name, data.dir or None, labelled=needed, partly=partly)
     dealt = partition(
         dataset.train_labels,
         users=data.everyone,
@@ -126,7 +128,7 @@ def simulated_federation(data: DataConfig, seed: int) -> tuple[Dataset, Partitio
         samples_per_user=data.samples_per_user or None,
         seed=seed,
     )
-    return labelled_as(data, dataset, dealt)
+    return labelled_as(data, dataset, dealt, seed)
 
 
 @lru_cache(maxsize=2)
