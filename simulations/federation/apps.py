@@ -118,7 +118,7 @@ def simulated_federation(data: DataConfig, seed: int) -> tuple[Dataset, Partitio
     partly = data.labels.startswith(OWN_OR) and not by_class
     dataset = load(data.name, data.dir or None, labelled=needed, partly=partly)
     dealt = partition(
-        dataset.train_labels,
+        dataset.train_labels.clip(0),  # where some have none, nothing is dealt out by labels
         users=data.everyone,
         scheme=data.scheme,
         sizes=data.sizes,
