@@ -277,7 +277,7 @@ def load_records(
         bare = train.labels.count("")
         notes.append(f"{bare} of {len(train.labels)} training records have no label")
         test = test.with_labels(form)
-    if len({*train.labels} - {""}) == 1:
+    if needs and len({*train.labels} - {""}) == 1:
         notes.append(
             f"all records are of one class, {max(train.labels)!r}; if classes lie elsewhere, name "
             "the folder above theirs as the path, or their column with ,label=COLUMN"
