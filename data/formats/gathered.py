@@ -273,16 +273,9 @@ def load_records(
             f"{asked.source.path}: has no record to train on, and {len(test.labels)} for the test"
             f"{asked.tally.why_none()}; name the folder or file of the training part"
         )
-    if partly and "" in train.labels + test.labels:
-        bare = train.labels.count("")
-        notes.append(f"{bare} of {len(train.labels)} training records have no label")
+    if "" in test.labels:
         test = test.with_labels(form)
-    if needs and len({*train.labels} - {""}) == 1:
-        notes.append(
-            f"all records are of one class, {max(train.labels)!r}; if classes lie elsewhere, name "
-            "the folder above theirs as the path, or their column with ,label=COLUMN"
-        )
-    for note in notes:
+    for note in [*notes, *(_notes_on_labels(train) if needs else ())]:
         logging.getLogger(__name__).warning("%s: %s", asked.options.path, note)
     where = asked.options.path
     classes = form.taken({*train.labels, *test.labels} - {""})
@@ -299,6 +292,17 @@ def load_records(
         user_ids=users if asked.source.needs_user else None,
         sensitive=_sensitive(asked, train, test) if asked.sensitive else None,
     )
+
+
+def _notes_on_labels(train: _Group) -> Iterator[str]:
+    """What is said of training records' labels."""
+    if bare := train.labels.count(""):
+        yield f"{bare} of {len(train.labels)} training records have no label"
+    if len({*train.labels} - {""}) == 1:
+        yield (
+            f"all records are of one class, {max(train.labels)!r}; if classes lie elsewhere, name "
+            "the folder above theirs as the path, or their column with ,label=COLUMN"
+        )
 
 
 def split_records(name: str, seed: int) -> Split:
