@@ -1,6 +1,6 @@
 """Study ``kernel``: one noised kernel mean embedding, and a generator that is trained to it.
 
-DP-Kernel (Jiang, Sun and Zou, NeurIPS 2023): the noise is a path of a Gaussian process whose
+DP-Kernel (Jiang, Sun and Yu, NeurIPS 2023): the noise is a path of a Gaussian process whose
 covariance is the kernel, added to the embedding of the data as a function. Here in one release:
 the kernel, a mean of Gaussian ones of fixed widths, is written in random features (Rahimi and
 Recht 2007), in which such a path is white noise and the embedding a vector. A record's row stands
