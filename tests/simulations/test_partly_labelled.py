@@ -16,10 +16,12 @@ from fedlens.cli import main
 from fedlens.client.users.views import ClasslessUsers
 from fedlens.data.dataset import DatasetError
 from fedlens.data.registry import load
+from fedlens.diagnosis.evidence import observed_of
 from fedlens.foundation.unlabelled import NO_CLASS
 from fedlens.models.label_models import make_label_model, read_label_model
 from fedlens.models.students import build_student
 from fedlens.server.config.tree import ConfigError
+from fedlens.server.round.releases import load_releases
 from fedlens.simulations.federation.apps import node_users, simulated_federation
 from fedlens.store import SampleFilter, open_store
 
@@ -98,6 +100,12 @@ def test_samples_are_unlabelled_and_the_annotator_knows_classes(first: Run) -> N
             None
         }
     assert first.summary.student_accuracy is None
+
+
+def test_a_diagnosis_goes_by_what_is_of_all_users(first: Run) -> None:
+    kept = load_releases(first.path)
+    assert [one.classes for one in kept] == [1, 1, 10, 10]
+    assert observed_of(kept).tasks == ("warmup", "critic")
 
 
 def test_a_student_of_the_annotator_s_labels_is_measured_and_kept(
