@@ -26,6 +26,7 @@ from fedlens.data.formats.formats import LabelledRecord, RecordSource, open_sour
 from fedlens.data.formats.label_names import (
     LEAVE_OUT,
     check_one_class,
+    notes_on,
     one_name_each,
     renamed,
     renaming,
@@ -210,20 +211,6 @@ class _Group:
             return np.zeros(shape, np.uint8)
         return np.memmap(self.pixels, np.uint8, "r", shape=shape)
 
-    def with_labels(self, form: _Form) -> _Group:
-        """Those records alone that have one."""
-        kept, images = (
-            [place for place, label in enumerate(self.labels) if label],
-            self.images(form),
-        )
-        found = _Group()
-        for place in kept:
-            found.pixels.write(images[place].tobytes())
-        for name in ("labels", "users", "sensitive", "keys", "digests"):
-            own = getattr(self, name)
-            getattr(found, name).extend(own[place] for place in kept if own)
-        return found
-
 
 def load_records(
     kind: str, argument: str, *, labelled: bool = True, partly: bool = False
@@ -273,9 +260,7 @@ def load_records(
             f"{asked.source.path}: has no record to train on, and {len(test.labels)} for the test"
             f"{asked.tally.why_none()}; name the folder or file of the training part"
         )
-    if "" in test.labels:
-        test = test.with_labels(form)
-    for note in [*notes, *(_notes_on_labels(train) if needs else ())]:
+    for note in [*notes, *(notes_on(train.labels) if needs else ())]:
         logging.getLogger(__name__).warning("%s: %s", asked.options.path, note)
     where = asked.options.path
     classes = form.taken({*train.labels, *test.labels} - {""})
@@ -292,17 +277,6 @@ def load_records(
         user_ids=users if asked.source.needs_user else None,
         sensitive=_sensitive(asked, train, test) if asked.sensitive else None,
     )
-
-
-def _notes_on_labels(train: _Group) -> Iterator[str]:
-    """What is said of training records' labels."""
-    if bare := train.labels.count(""):
-        yield f"{bare} of {len(train.labels)} training records have no label"
-    if len({*train.labels} - {""}) == 1:
-        yield (
-            f"all records are of one class, {max(train.labels)!r}; if classes lie elsewhere, name "
-            "the folder above theirs as the path, or their column with ,label=COLUMN"
-        )
 
 
 def split_records(name: str, seed: int) -> Split:
@@ -479,7 +453,11 @@ def _decoded(
             for what in noticed:
                 tally.notice(found.where, what)
             key = found.user.encode() or hashlib.sha256(pixels.tobytes()).digest()
-            group = groups.setdefault(part(found, key), _Group())
+            name = part(found, key)
+            if name == TEST and not found.label:
+                tally.leave(found.where, "of the test, and without a label")
+                continue
+            group = groups.setdefault(name, _Group())
             group.digests.append(digest_of(pixels, noticed))
             _add(group, asked, form.names.get(found.label, found.label), found, key, pixels)
             if found.user and not asked.source.owner:

@@ -382,8 +382,8 @@ def _leave_out_guidance(tree: dict[str, Any], wanted: Mapping[str, Any]) -> None
     """Have samples without a class neither guided nor filtered, but where somebody asks for it."""
     tasks, asked = tree["tasks"], wanted.get("tasks", {})
     for name, table in tasks.items():
-        guided = isinstance(task_config(table), AnnotatorConfig)
-        if guided and "guided_steps" not in asked.get(name, {}):
+        guides = "guided_steps" in type(task_config(table)).model_fields
+        if guides and "guided_steps" not in asked.get(name, {}):
             tasks[name] = {**table, "guided_steps": 0}
     if "agreement" not in wanted.get("release", {}):
         tree["release"]["agreement"] = 0.0
