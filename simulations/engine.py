@@ -15,6 +15,7 @@ from fedlens.accountant.account import statement
 from fedlens.accountant.wording import shown
 from fedlens.data.registry import spec_of
 from fedlens.foundation.json_values import json_value
+from fedlens.foundation.memory import give_back_memory
 from fedlens.foundation.profile import timed
 from fedlens.foundation.unlabelled import NONE, OWN_OR
 from fedlens.server.config.tree import Config
@@ -27,7 +28,11 @@ from fedlens.server.round.publication import guarantees_something
 from fedlens.server.round.status import OnProgress
 from fedlens.server.run.directory import RunDirectory, RunDirectoryError
 from fedlens.server.training import Outcome, train
-from fedlens.simulations.federation.apps import client_app, simulated_federation
+from fedlens.simulations.federation.apps import (
+    client_app,
+    forget_nodes,
+    simulated_federation,
+)
 from fedlens.simulations.federation.labels import real_test_set
 from fedlens.simulations.run_artifacts import (
     as_devices_send,
@@ -153,6 +158,8 @@ def simulate(
     url = store_url_of(directory, store_url)
     directory.remember_store(url)
     outcome = trainer(config, directory, url, observer)
+    forget_nodes()
+    give_back_memory()
     with open_store(url) as store:
         plots = None
         batches = {batch.purpose: batch for batch in store.batches(outcome.run_id)}

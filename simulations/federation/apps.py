@@ -188,6 +188,11 @@ def node_users(config: Config, number: int) -> ArrayUsers:
     return hosted[number]
 
 
+def forget_nodes() -> None:
+    """Let go of all that simulated nodes cache; they are opened anew where they are asked again."""
+    _hosted.cache_clear()
+
+
 def _with_faults(config: Config, users: ArrayUsers) -> ArrayUsers:
     faults = parse_faults(config.data.fault)
     if not faults or users.ids is None:
