@@ -100,9 +100,11 @@ class FederationContract(_Table):
     """The federation's name, which runs are stored under: letters, digits, ``.``, ``_``, ``-``."""
     classes: Annotated[Names, Field(min_length=1, max_length=MOST_CLASSES)]
     """Names of the classes, in the order of their numbers; left out with ``labels = "none"``."""
-    labels: Annotated[str, Field(pattern=r"^(own|none|model:[0-9a-f]{64})$")] = OWN
+    labels: Annotated[str, Field(pattern=r"^(own|(own-or-)?(none|model:[0-9a-f]{64}))$")] = OWN
     """What records are labelled by: ``own``, their owners' labels; ``none``, nothing; or
-    ``model:SHA256``, the label model of that digest, by which each owner's machine names them."""
+    ``model:SHA256``, the label model of that digest, by which each owner's machine names them.
+    ``own-or-none`` and ``own-or-model:SHA256``: their owners' labels where they have some, and this
+    where they have none."""
     least_confidence: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """With a label model: least probability of the name that it gives a record. Records that it is
     less sure of are left out."""
@@ -134,13 +136,13 @@ class FederationContract(_Table):
     @model_validator(mode="after")
     def _only_a_model_is_unsure(self) -> FederationContract:
         if self.least_confidence and not self.label_model:
-            raise ValueError("least_confidence is of labels = 'model:SHA256' alone: leave it out")
+            raise ValueError("least_confidence is of a label model in labels alone: leave it out")
         return self
 
     @model_validator(mode="after")
     def _can_be_met_by_a_run(self) -> FederationContract:
         if self.label_model and self.unit == "record":
-            raise ValueError("labels = 'model:SHA256' is of unit = 'user' alone: take that")
+            raise ValueError("a label model in labels is of unit = 'user' alone: take that")
         return self
 
     @property

@@ -199,6 +199,8 @@ class TrainRequest:
     filter: FilterSettings | None = None
     split: UserSplit | None = None
     """User mode: whose users count; all others are as users without records."""
+    unlabelled: bool = False
+    """Whether all records are to be seen as of one class, which is none."""
 
     def to_record(self) -> RecordDict:
         """As the content of a message."""
@@ -207,7 +209,7 @@ class TrainRequest:
         config = ConfigRecord({"kind": self.kind, "round": self.round, "seed": self.seed})
         config.update({"enrolled": self.enrolled, "cohort": _as_bits(self.users, self.enrolled)})
         config.update({"key": self.key, SALT: fresh_salt()})
-        config.update({"records_per_user": self.records_per_user})
+        config.update({"records_per_user": self.records_per_user, "unlabelled": self.unlabelled})
         tables = {"mechanism": self.mechanism.model_dump(), "task": self.settings}
         if self.filter is not None:
             tables["filter"] = self.filter.model_dump()
@@ -254,6 +256,7 @@ class TrainRequest:
                 records_per_user=int(config["records_per_user"]),  # type: ignore[arg-type]
                 filter=FilterSettings.model_validate(filtered) if filtered else None,
                 split=_split(split, model),
+                unlabelled=bool(config["unlabelled"]),
             )
         except Exception:  # bytes from elsewhere: whatever they break, the request is refused
             raise ReplyError("a request lacks a field or has one of another kind") from None

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fedlens.data.mapped_arrays import blocks
 from fedlens.foundation.errors import FedlensError
-from fedlens.foundation.unlabelled import UNLABELLED
+from fedlens.foundation.unlabelled import NO_CLASS, UNLABELLED
 from fedlens.models.shapes import ShapeError, check_shape
 
 Images = NDArray[np.uint8]
@@ -32,7 +32,7 @@ class Dataset:
     Attributes:
         name: what it was loaded as, e.g. ``embedded`` or ``npz:faces.npz``.
         train_images: uint8 [n, c, h, w]; c is 1 or 3, h = w one of `SIDES`.
-        train_labels: int64 [n], each in [0, classes).
+        train_labels: int64 [n], each in [0, classes), or `NO_CLASS` of one without a label.
         test_images: uint8 [m, c, h, w]. For measuring only: never part of a release.
         test_labels: int64 [m].
         classes: number of classes.
@@ -105,8 +105,8 @@ def build_dataset(
             sensitive values that do not match the images.
     """
     names = tuple(class_names)
-    for part, (images, labels) in (("training", train), ("test", test)):
-        _check_part(f"{source}: the {part} set", images, labels, len(names))
+    for part, (images, labels), least in (("training", train, NO_CLASS), ("test", test, 0)):
+        _check_part(f"{source}: the {part} set", images, labels, len(names), least)
     if train[0].shape[1:] != test[0].shape[1:]:
         raise DatasetError(
             f"{source}: training images are {train[0].shape[1:]} and test images "
@@ -152,7 +152,7 @@ def digest_arrays(arrays: Iterable[NDArray[Any]]) -> str:
     return digest.hexdigest()
 
 
-def _check_part(where: str, images: Images, labels: Labels, classes: int) -> None:
+def _check_part(where: str, images: Images, labels: Labels, classes: int, least: int) -> None:
     if images.ndim != 4 or images.dtype != np.uint8:
         raise DatasetError(
             f"{where} has images of type {images.dtype} and shape {images.shape}; "
@@ -166,7 +166,7 @@ def _check_part(where: str, images: Images, labels: Labels, classes: int) -> Non
         )
     check_size(where, images.shape[1], images.shape[2], images.shape[3])
     low, high = int(labels.min()), int(labels.max())
-    if low < 0 or high >= classes:
+    if low < least or high >= classes:
         raise DatasetError(
             f"{where} has labels from {low} to {high}; with {classes} classes "
             f"they must lie in 0..{classes - 1}"

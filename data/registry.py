@@ -14,7 +14,7 @@ from fedlens.data.formats.records import SourceFormat
 from fedlens.data.spec import DatasetSpec
 from fedlens.foundation.errors import WrongUse
 from fedlens.foundation.registry import Registry
-from fedlens.foundation.unlabelled import UNLABELLED
+from fedlens.foundation.unlabelled import NO_CLASS, UNLABELLED
 
 __all__ = ["DATASETS", "Dataset", "DatasetError", "format_of", "load", "spec_of"]
 
@@ -99,7 +99,13 @@ def format_of(name: str) -> SourceFormat:
     return found
 
 
-def load(name: str, data_dir: Path | str | None = None, *, labelled: bool = True) -> Dataset:
+def load(
+    name: str,
+    data_dir: Path | str | None = None,
+    *,
+    labelled: bool = True,
+    partly: bool = False,
+) -> Dataset:
     """Load a data set by name.
 
     Args:
@@ -107,6 +113,7 @@ def load(name: str, data_dir: Path | str | None = None, *, labelled: bool = True
         data_dir: folder with the files of ``mnist`` or ``fashion-mnist``; when given, no other
             place is looked into. Data sets that are named with a path do not read it.
         labelled: whether records need labels; else they have none, whatever the source has.
+        partly: whether training records may lack one where they need labels: those have `NO_CLASS`.
 
     Raises:
         DatasetError: on an unknown name, and on data that is missing or damaged.
@@ -122,10 +129,15 @@ def load(name: str, data_dir: Path | str | None = None, *, labelled: bool = True
     if colon and not spec.needs_path:
         raise DatasetError(f"data set {name!r}: nothing may follow {kind}")
     if spec.load is None:
-        found = load_records(kind, path, labelled=labelled)
+        found = load_records(kind, path, labelled=labelled, partly=partly)
     else:
         found = spec.load(path, None if data_dir is None else Path(data_dir))
     found = found if found.name.partition(":")[0] == kind else replace(found, name=kind)
     if labelled and found.class_names == (UNLABELLED,):
         raise DatasetError(f"{name}: its records have no labels; set data.labels = 'none'")
+    if labelled and not partly and (lacking := int((found.train_labels == NO_CLASS).sum())):
+        raise DatasetError(
+            f"{name}: {lacking} of {len(found.train_labels)} training records have no label (-1): "
+            "set data.labels = 'own-or-none'"
+        )
     return found if labelled else found.without_labels()

@@ -15,9 +15,12 @@ from fedlens.accountant.account import statement
 from fedlens.accountant.wording import shown
 from fedlens.data.registry import spec_of
 from fedlens.foundation.json_values import json_value
+from fedlens.foundation.memory import give_back_memory
 from fedlens.foundation.profile import timed
+from fedlens.foundation.unlabelled import NONE, OWN_OR
 from fedlens.server.config.tree import Config
 from fedlens.server.generation.compute import training_threads, usable_cores
+from fedlens.server.generation.sampler import Sampler
 from fedlens.server.learning.builds_on import with_cost
 from fedlens.server.learning.forecast import RECORDS, expectation
 from fedlens.server.ledger.plan import noise_source
@@ -25,10 +28,15 @@ from fedlens.server.round.publication import guarantees_something
 from fedlens.server.round.status import OnProgress
 from fedlens.server.run.directory import RunDirectory, RunDirectoryError
 from fedlens.server.training import Outcome, train
-from fedlens.simulations.federation.apps import client_app, simulated_federation
+from fedlens.simulations.federation.apps import (
+    client_app,
+    forget_nodes,
+    simulated_federation,
+)
 from fedlens.simulations.federation.labels import real_test_set
 from fedlens.simulations.run_artifacts import (
     as_devices_send,
+    fresh_samples,
     kept_leakage,
     kept_sampler,
     last_batch,
@@ -48,6 +56,8 @@ SHEETS: dict[Purpose, str] = {"curated": "contact-sheet.png", "faithful": "faith
 STUDENT_IMAGES = 20_000
 TAUGHT_IMAGES, TAUGHT_EPOCHS = 30_000, 3
 STUDENT_SEED = 3_000_003
+AGREED_ON = 1000
+"""Fresh samples on which student and annotator are compared where there are no real test images."""
 BAYESIAN = ("as_published", "corrected", "sound")
 
 Train = Callable[[Config, RunDirectory, str, OnProgress | None], Outcome]
@@ -73,7 +83,8 @@ class Summary:
     """None where there is no finite bound."""
     delta: dict[str, float]
     student_accuracy: float | None
-    """Of a student with the annotator's labels, or with requested classes where there is none.
+    """Of a student with the annotator's labels, or with requested classes where there is none;
+    null where samples have neither.
     Simulation only: measured on real test images, outside any budget."""
     own_label_accuracy: float | None
     """Of a student with requested classes. Simulation only."""
@@ -147,6 +158,8 @@ def simulate(
     url = store_url_of(directory, store_url)
     directory.remember_store(url)
     outcome = trainer(config, directory, url, observer)
+    forget_nodes()
+    give_back_memory()
     with open_store(url) as store:
         plots = None
         batches = {batch.purpose: batch for batch in store.batches(outcome.run_id)}
@@ -160,9 +173,9 @@ def simulate(
         own = taught = None
         measured = student and is_measurable(config)
         if measured and "curated" in batches and not config.privatizer.conditioned:
-            own = measure_student(config, directory).accuracy
-            taught = own
             sampler = kept_sampler(directory)
+            if not config.data.unlabelled:
+                own = taught = measure_student(config, directory).accuracy
             if sampler.annotator is not None and sampler.privatizer is None:
                 taught = measure_taught_student(config, directory).accuracy
         read = kept_leakage(directory)
@@ -256,6 +269,11 @@ def measure_student(
     Where a filter hides something of samples, test images go through it too, as devices' will.
     Simulation only: the test images are real and their use is in no budget.
     """
+    if config.data.unlabelled:
+        raise RunDirectoryError(
+            f"samples of {directory.path} were asked for no class: take --labels annotator where "
+            "some users' records have labels, or --project, what people said of them"
+        )
     if config.privatizer.conditioned:
         raise RunDirectoryError(
             f"classes of {directory.path} are pairs with a sensitive value, which no "
@@ -282,6 +300,54 @@ def measure_taught_student(
     Raises:
         ValueError: the run has no annotator.
     """
+    real, truth, _ = _labelled_test_set(config)
+    tests = as_devices_send(directory, real, config.seed + STUDENT_SEED), truth
+    return annotators_student(config, directory, tests, images=images, epochs=epochs)
+
+
+def annotators_student(
+    config: Config,
+    directory: RunDirectory,
+    tests: tuple[Tensor, Tensor] | None = None,
+    *,
+    images: int = TAUGHT_IMAGES,
+    epochs: int = TAUGHT_EPOCHS,
+) -> StudentResult:
+    """A student of changed samples with the annotator's labels.
+
+    Args:
+        config: the run's.
+        directory: the run's.
+        tests: images [n, c, h, w] in [-1, 1] and their classes int64 [n]; None: fresh samples and
+            what the annotator calls them.
+        images: how many it learns from.
+        epochs: passes over them.
+
+    Raises:
+        RunDirectoryError: the annotator cannot label samples.
+        ValueError: the run has no annotator.
+    """
+    sampler = _teacher(config, directory)
+    if tests is None:
+        drawn, _ = fresh_samples(sampler, AGREED_ON, config.seed)
+        tests = drawn, sampler.label(drawn).argmax(1)
+    return taught_student(
+        sampler,
+        *tests,
+        images=images,
+        epochs=epochs,
+        seed=config.seed + STUDENT_SEED,
+        augmentation=spec_of(config.data.name).augmentation,
+        distortion=spec_of(config.data.name).distortion,
+    )
+
+
+def _teacher(config: Config, directory: RunDirectory) -> Sampler:
+    """A run's sampler, whose annotator can label its samples.
+
+    Raises:
+        RunDirectoryError: it cannot.
+    """
     torch.set_num_threads(training_threads(config))
     sampler = kept_sampler(directory)
     if config.privatizer.pairs:
@@ -291,17 +357,7 @@ def measure_taught_student(
             f"the annotator of {directory.path} cannot label its samples: it reads pairs of class "
             f"and sensitive value; {fix}"
         )
-    real, truth, _ = _labelled_test_set(config)
-    return taught_student(
-        sampler,
-        as_devices_send(directory, real, config.seed + STUDENT_SEED),
-        truth,
-        images=images,
-        epochs=epochs,
-        seed=config.seed + STUDENT_SEED,
-        augmentation=spec_of(config.data.name).augmentation,
-        distortion=spec_of(config.data.name).distortion,
-    )
+    return sampler
 
 
 def tested_student(
@@ -318,7 +374,7 @@ def tested_student(
 
 def is_measurable(config: Config) -> bool:
     """Whether real test images have labels under the names that the run's samples have."""
-    return not config.data.unlabelled and _real_test_set(config) is not None
+    return config.data.labels != NONE and _real_test_set(config) is not None
 
 
 def _real_test_set(config: Config) -> tuple[Tensor, Tensor] | None:
@@ -327,7 +383,7 @@ def _real_test_set(config: Config) -> tuple[Tensor, Tensor] | None:
 
 
 def _labelled_test_set(config: Config) -> tuple[Tensor, Tensor, int]:
-    found = None if config.data.unlabelled else _real_test_set(config)
+    found = None if config.data.labels == NONE else _real_test_set(config)
     if found is None:
         raise RunDirectoryError(
             f"data.labels = {config.data.labels!r}: the samples have no names, or other ones than "
@@ -338,12 +394,19 @@ def _labelled_test_set(config: Config) -> tuple[Tensor, Tensor, int]:
 
 def describe_labels(config: Config) -> str:
     """In words, what records are labelled by where it is not by their own labels, else nothing."""
-    if config.data.unlabelled:
+    data = config.data
+    if data.labels == NONE:
         return "records have no labels: samples are unlabelled, and what needs labels is left out"
-    if config.data.label_model:
-        sure = config.data.least_confidence
+    if data.partly_labelled:
+        return (
+            "records without labels count too: samples are unlabelled, and the annotator learns "
+            "from records with labels alone"
+        )
+    if data.label_model:
+        sure = data.least_confidence
         left = f"; those it is less than {sure:.0%} sure of take no part" if sure else ""
-        return f"devices name their records by {Path(config.data.label_model).name}{left}"
+        which = "records without labels" if data.labels.startswith(OWN_OR) else "their records"
+        return f"devices name {which} by {Path(data.label_model).name}{left}"
     return ""
 
 

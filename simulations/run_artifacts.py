@@ -15,7 +15,7 @@ from sqlalchemy import make_url
 from torch import Tensor, nn
 
 from fedlens.accountant.ledger.ledger import Ledger
-from fedlens.models.shapes import ImageShape, as_seen, from_pixels
+from fedlens.models.shapes import ImageShape, as_bytes, as_seen, from_pixels
 from fedlens.privatizers.export import release
 from fedlens.privatizers.fitting import LeakageEstimate
 from fedlens.server.generation.fitting import leakage_of
@@ -30,7 +30,7 @@ from fedlens.server.learning.privatizer import filter_task_of, kept_filter_weigh
 from fedlens.server.learning.unguided import faithful_sampler
 from fedlens.server.run.arrays import within
 from fedlens.server.run.directory import RunDirectory, RunDirectoryError, load_generator
-from fedlens.simulations.students.distillation import parts_of
+from fedlens.simulations.students.distillation import Room, parts_of
 from fedlens.simulations.students.people import LabelledSet
 from fedlens.store import (
     Purpose,
@@ -138,14 +138,14 @@ def fresh_samples(sampler: Sampler, count: int, seed: int) -> tuple[Tensor, Tens
 
 
 def seen_samples(sampler: Sampler, count: int, seed: int) -> tuple[Tensor, Tensor]:
-    """The same as students see them (`as_seen`); large images are drawn in parts, for memory."""
-    seen, classes = [], []
+    """The same as students see them (`as_seen`), as bytes; drawn in parts, for memory."""
+    room, classes = Room(count), []
     for some, own in parts_of(count, math.prod(sampler.generator.shape), seed):
         images, labels = fresh_samples(sampler, some, own)
-        seen.append(as_seen(images))
+        room.put(as_bytes(as_seen(images)))
         classes.append(labels)
         del images  # or two parts are in memory while the next is drawn
-    return torch.cat(seen), torch.cat(classes)
+    return room.images, torch.cat(classes)
 
 
 def judged_samples(sampler: Sampler, count: int, seed: int) -> tuple[Drawn, Tensor]:

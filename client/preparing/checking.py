@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from fedlens.client.contract import FederationContract
 from fedlens.client.node.store import NodeStore, changed_files, open_store
 from fedlens.client.users.protocol import NodeDataError
+from fedlens.foundation.unlabelled import NO_CLASS, PARTLY
 
 ROWS = 65_536
 AGAIN = "prepare the data anew"
@@ -44,10 +45,11 @@ def _value_faults(store: NodeStore) -> list[str]:
     ranges = {"labels": len(store.contract.classes), "index": records}
     if store.contract.sensitive is not None:
         ranges["sensitive"] = len(store.contract.sensitive.values)
+    least = {"labels": NO_CLASS} if store.contract.labels == PARTLY else {}
     faults = [
-        f"{store.path}/{name}.npy: has values outside 0..{end - 1}; {AGAIN}"
+        f"{store.path}/{name}.npy: has values outside {least.get(name, 0)}..{end - 1}; {AGAIN}"
         for name, end in ranges.items()
-        if not _within(arrays[name], end)
+        if not _within(arrays[name], least.get(name, 0), end)
     ]
     offsets, ids = arrays["offsets"], arrays["ids"]
     ends = len(offsets) > 0 and int(offsets[0]) == 0 and int(offsets[-1]) == records
@@ -58,9 +60,9 @@ def _value_faults(store: NodeStore) -> list[str]:
     return faults
 
 
-def _within(values: NDArray[Any], end: int) -> bool:
+def _within(values: NDArray[Any], least: int, end: int) -> bool:
     parts = (values[start : start + ROWS] for start in range(0, len(values), ROWS))
-    return all(int(part.min()) >= 0 and int(part.max()) < end for part in parts)
+    return all(int(part.min()) >= least and int(part.max()) < end for part in parts)
 
 
 def _rises(values: NDArray[Any], least: int) -> bool:

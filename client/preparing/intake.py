@@ -33,7 +33,7 @@ from fedlens.data.formats.left_out import EXAMPLES, LeftOut, digest_of, note_cop
 from fedlens.data.formats.records import TRAIN, SourceError, UnusableRecord, plain_name
 from fedlens.data.labelled.pictures import OversizedPictureError, UnreadablePictureError
 from fedlens.foundation.errors import FedlensError, WrongUse
-from fedlens.foundation.unlabelled import OWN
+from fedlens.foundation.unlabelled import NO_CLASS, reads_own_labels
 from fedlens.models.label_models import LabelModel
 
 FINGERPRINTS = "fingerprints.bin"
@@ -91,7 +91,7 @@ class Preparation:
                 f"--label-model: it names {', '.join(model.class_names[:20])}, and the agreed "
                 f"classes are {', '.join(contract.classes[:20])}: agree on its names, in its order"
             )
-        if self.mapped and contract.labels != OWN:
+        if self.mapped and not reads_own_labels(contract.labels):
             raise WrongUse(
                 f"--map: federation.toml says labels = {contract.labels!r}, so your own labels are "
                 "not read; leave it out"
@@ -180,8 +180,9 @@ class Intake:
                 self._take(found)
 
     def _take(self, found: LabelledRecord) -> None:
-        if self._wanted.contract.labels != OWN:
-            return self._take_labelled(found, 0)
+        if not (reads_own_labels(self._wanted.contract.labels) and found.label):
+            none = 0 if self._wanted.contract.unlabelled else NO_CLASS
+            return self._take_labelled(found, none)
         try:
             label = self._agreed.number(found.label)
         except KeyError:
@@ -211,7 +212,7 @@ class Intake:
             )
         except (UnreadablePictureError, OversizedPictureError) as error:
             return self.tally.leave(found.where, error.why)
-        if self._wanted.label_model is not None:
+        if self._wanted.label_model is not None and label == NO_CLASS:
             named, sure = self._wanted.label_model.name(pixels[None])  # one by one: see `name`
             label = int(named[0])
             if sure[0] < contract.least_confidence:

@@ -18,7 +18,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from fedlens.client.node.store import LEFT_OUT, LOOKS, open_store
 from fedlens.data.formats.left_out import EXAMPLES
-from fedlens.foundation.unlabelled import UNLABELLED
+from fedlens.foundation.unlabelled import NO_CLASS, UNLABELLED
 from fedlens.models.shapes import ImageShape
 
 ROWS = 65_536
@@ -112,7 +112,11 @@ def report_on(
     if left_out is None:
         left_out, examples = _listed(path / LEFT_OUT)
     for start in range(0, len(labels), ROWS):
-        counts += np.bincount(labels[start : start + ROWS], minlength=len(names))
+        part = labels[start : start + ROWS]
+        counts += np.bincount(part[part != NO_CLASS], minlength=len(names))
+    bare = len(labels) - int(counts.sum())
+    if bare:
+        notes = [*notes, f"{bare} records have no label"]
     held = np.diff(offsets) if len(offsets) > 1 else np.zeros(1, np.int64)
     return NodeReport(
         records=store.facts.records,
@@ -161,7 +165,7 @@ class Looks:
         """Keep a picture uint8 [channels, side, side], if its class has room."""
         if self._unlabelled:
             label = next((row for row in range(EACH) if len(self._kept.get(row, ())) < EACH), EACH)
-        if label < self._rows and len(self._kept.setdefault(label, [])) < EACH:
+        if 0 <= label < self._rows and len(self._kept.setdefault(label, [])) < EACH:
             self._kept[label].append(pixels)
 
     def png(self) -> bytes:

@@ -9,6 +9,8 @@
   node and no reply has a field for it: a user on the other side is, in all that a task computes, a
   user without records. As far as a node's sums show who contributed, the server, which adds the
   noise, sees it, as it does who holds no records.
+- `ClasslessUsers`: all records as of one class, where some have labels and others have none, and
+  a task asks for no class.
 - `FilteredUsers`: images behind a filter, or records in pairs with the sensitive attribute. A
   filter is trained first (`fedlens.client.tasks.privatizer`); then it travels in every request.
   Each record is filtered with noise that follows from the run's key, the user's id and the record
@@ -26,7 +28,7 @@ import hashlib
 import math
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import numpy as np
@@ -140,7 +142,8 @@ def prepare_users(users: LocalUsers, request: TrainRequest) -> LocalUsers:
     """The node's users as the request wants them.
 
     In user mode those on the other side of a split hold nothing, and each has at most
-    ``records_per_user`` records, chosen before any is read; filtered where the request carries a
+    ``records_per_user`` records, chosen before any is read; without labels where the request wants
+    none of them; filtered where the request carries a
     filter; in pairs where it wants them. Where a filter is to be trained on samples there is none
     to look through yet: images are as they are, and a record's class is the pair of its class and
     its sensitive value. The same object for the same users, cap and filter, so that rows made of it
@@ -159,6 +162,8 @@ def prepare_users(users: LocalUsers, request: TrainRequest) -> LocalUsers:
         users = take_side(users, request.split)
     if by_user:
         users = cap_users(users, request.records_per_user, request.key)
+    if request.unlabelled:
+        users = cached_view(users, ClasslessUsers, (), ClasslessUsers)
     vector, settings = request.weights.get("filter"), request.filter
     if vector is None and settings is None:
         return users
@@ -226,6 +231,21 @@ def choose_rows(held: int, most: int, seed: int) -> Rows:
     for top, draw in zip(last.tolist(), drawn.tolist(), strict=True):
         chosen.add(top if draw in chosen else draw)
     return np.array(sorted(chosen), dtype=np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class ClasslessUsers(UsersView):
+    """Users around users: the same records, all of one class, which is none."""
+
+    @property
+    def classes(self) -> int:
+        """Number of classes."""
+        return 1
+
+    def user(self, position: int, rows: Rows | None = None) -> LocalData:
+        """The user's records, or some of them, whether they have labels or not."""
+        data = self.users.user(position, rows)
+        return replace(data, labels=torch.zeros_like(data.labels))
 
 
 @dataclass(frozen=True, eq=False)

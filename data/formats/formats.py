@@ -30,7 +30,7 @@ from fedlens.data.formats.records import (
 )
 from fedlens.data.registry import DATASETS, format_of
 from fedlens.foundation.errors import WrongUse
-from fedlens.foundation.unlabelled import UNLABELLED
+from fedlens.foundation.unlabelled import NO_CLASS, UNLABELLED
 
 PACKED, TREE = "packed", "tree"
 ONE, EACH = "one", "each"
@@ -59,7 +59,7 @@ class LabelledRecord:
     Attributes:
         where: file and line or row.
         picture: not decoded yet.
-        label: as the source has it.
+        label: as the source has it; empty of a record without one, where that may be.
         user: as the source has it; empty where users are not asked for.
         values: all columns.
         part: as in `SourceRecord`.
@@ -90,6 +90,7 @@ class RecordSource:
         each_frame: whether each frame or page of a picture is a record.
         columns: what the reader must know.
         needs_label: whether a record without a label is unusable; else none has one.
+        partly: whether one without a label has an empty one instead, where others have some.
     """
 
     path: Path
@@ -103,6 +104,7 @@ class RecordSource:
     each_frame: bool = False
     columns: SourceColumns = field(default_factory=SourceColumns)
     needs_label: bool = True
+    partly: bool = False
 
     def records(self) -> Iterator[LabelledRecord | UnusableRecord]:
         """Every record once, in the order in which they lie.
@@ -175,7 +177,10 @@ class RecordSource:
         if "\n" in label:
             why = "a label of several lines; is a quote not closed?"
             return UnusableRecord(found.where, why, part=found.part)
-        if not (is_value(label) or (label and self._is_class(label))):
+        known = is_value(label) or (label and self._is_class(label))
+        if self.partly and (not known or (label == str(NO_CLASS) and not self._is_class(label))):
+            label = ""
+        elif not known:
             return UnusableRecord(found.where, _no_value(self.label, label), part=found.part)
         if self.needs_user or self.owner:
             user = self._user_of(found, place)
@@ -233,6 +238,7 @@ def open_source(
     user_from_name: str = "",
     needs_user: bool = True,
     needs_label: bool = True,
+    partly: bool = False,
     each_frame: bool = False,
 ) -> RecordSource:
     """A source, its format found by its files where none is named.
@@ -267,6 +273,7 @@ def open_source(
         each_frame=each_frame,
         columns=SourceColumns(image, label),
         needs_label=needs_label and format_of(name).labelled,
+        partly=partly,
     )
 
 

@@ -26,6 +26,7 @@ from fedlens.data.formats.formats import LabelledRecord, RecordSource, open_sour
 from fedlens.data.formats.label_names import (
     LEAVE_OUT,
     check_one_class,
+    notes_on,
     one_name_each,
     renamed,
     renaming,
@@ -57,6 +58,7 @@ from fedlens.data.labelled.pictures import (
     usual_side,
 )
 from fedlens.data.registry import DATASETS
+from fedlens.foundation.unlabelled import NO_CLASS
 from fedlens.models.shapes import from_pixels
 from fedlens.privatizers.private_data import Split
 
@@ -210,7 +212,9 @@ class _Group:
         return np.memmap(self.pixels, np.uint8, "r", shape=shape)
 
 
-def load_records(kind: str, argument: str, *, labelled: bool = True) -> Dataset:
+def load_records(
+    kind: str, argument: str, *, labelled: bool = True, partly: bool = False
+) -> Dataset:
     """A source's records as a simulation's data.
 
     Pictures are cut to their middle square and scaled to ``side`` (their own, where all have one
@@ -224,13 +228,14 @@ def load_records(kind: str, argument: str, *, labelled: bool = True) -> Dataset:
         kind: the format's name.
         argument: ``PATH,option=value``.
         labelled: whether records need labels.
+        partly: whether training records may lack one; those of the test without one are left out.
 
     Raises:
         DatasetError: the source cannot be read, has no record or over 1,000 classes.
     """
     asked = _asked(kind, argument, {}, (TRAIN, VALIDATION, TEST), ())
     needs = labelled and asked.source.needs_label
-    asked = replace(asked, source=replace(asked.source, needs_label=needs))
+    asked = replace(asked, source=replace(asked.source, needs_label=needs, partly=partly))
     form = _looked_at(asked)
     test_part = next((one for one in (TEST, VALIDATION) if one in form.parts), "")
     if test_part:
@@ -255,16 +260,11 @@ def load_records(kind: str, argument: str, *, labelled: bool = True) -> Dataset:
             f"{asked.source.path}: has no record to train on, and {len(test.labels)} for the test"
             f"{asked.tally.why_none()}; name the folder or file of the training part"
         )
-    if len(set(train.labels)) == 1:
-        notes.append(
-            f"all records are of one class, {train.labels[0]!r}; if classes lie elsewhere, name "
-            "the folder above theirs as the path, or their column with ,label=COLUMN"
-        )
-    for note in notes:
+    for note in [*notes, *(notes_on(train.labels) if needs else ())]:
         logging.getLogger(__name__).warning("%s: %s", asked.options.path, note)
     where = asked.options.path
-    classes = form.taken(set(train.labels) | set(test.labels))
-    numbers = {name: number for number, name in enumerate(classes)}
+    classes = form.taken({*train.labels, *test.labels} - {""})
+    numbers = {name: number for number, name in enumerate(classes)} | {"": NO_CLASS}
     labels = [np.array([numbers[one] for one in group.labels], np.int64) for group in (train, test)]
     users = np.array([owner_number(one) for one in train.users], np.int64)
     return build_dataset(
@@ -393,6 +393,7 @@ def _looked_at(asked: _Asked) -> _Form:
     fixed = asked.source.format.classes
     fixed = fixed if asked.source.needs_label else ()
     names = {one: one for one in labels}
+    labels.pop("", None)  # of records without one
     if not labels.keys() <= set(fixed):
         check_one_class(path, labels)
         names = one_name_each(labels)
@@ -452,7 +453,11 @@ def _decoded(
             for what in noticed:
                 tally.notice(found.where, what)
             key = found.user.encode() or hashlib.sha256(pixels.tobytes()).digest()
-            group = groups.setdefault(part(found, key), _Group())
+            name = part(found, key)
+            if name == TEST and not found.label:
+                tally.leave(found.where, "of the test, and without a label")
+                continue
+            group = groups.setdefault(name, _Group())
             group.digests.append(digest_of(pixels, noticed))
             _add(group, asked, form.names.get(found.label, found.label), found, key, pixels)
             if found.user and not asked.source.owner:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from fedlens.data.formats.records import SourceError
@@ -103,6 +103,17 @@ def renamed(label: str, names: Mapping[str, str]) -> str:
     if label in names:
         return names[label]
     return names.get(SEVERAL, label) if SEVERAL in label else label
+
+
+def notes_on(labels: Sequence[str]) -> Iterator[str]:
+    """What is said of training records' labels, each empty where a record has none."""
+    if bare := labels.count(""):
+        yield f"{bare} of {len(labels)} training records have no label"
+    if len({*labels} - {""}) == 1:
+        yield (
+            f"all records are of one class, {max(labels)!r}; if classes lie elsewhere, name the "
+            "folder above theirs as the path, or their column with ,label=COLUMN"
+        )
 
 
 def check_one_class(path: Path, labels: Mapping[str, int]) -> None:

@@ -330,10 +330,12 @@ def public_reference(name: str, config: Config, images: int) -> Reference:
 
     from fedlens.data.registry import load
     from fedlens.diagnosis.reference import Reference, like_all
+    from fedlens.foundation.unlabelled import OWN_OR
     from fedlens.models.shapes import from_pixels
 
     place = config.data.dir or None if name == config.data.name else None
-    found = load(name, place, labelled=not config.data.unlabelled)
+    partly = config.data.labels.startswith(OWN_OR)
+    found = load(name, place, labelled=not config.data.unlabelled, partly=partly)
     whole = len(found.test_labels)
     rows = like_all(found.test_labels, images, np.random.default_rng(_DRAW))
     labels = torch.from_numpy(found.test_labels[rows])

@@ -14,8 +14,15 @@ from fedlens.data.registry import spec_of
 from fedlens.foundation.errors import WrongUse
 from fedlens.foundation.unlabelled import OWN, UNLABELLED
 from fedlens.server.config.tree import Config
+from fedlens.server.federation.contract_check import run_contract
 from fedlens.server.run.directory import RunDirectory
-from fedlens.simulations.engine import tested_student
+from fedlens.simulations.engine import (
+    AGREED_ON,
+    annotators_student,
+    is_measurable,
+    measure_taught_student,
+    tested_student,
+)
 from fedlens.simulations.federation.apps import simulated_federation
 from fedlens.simulations.federation.labels import real_test_set
 from fedlens.simulations.run_artifacts import (
@@ -175,9 +182,6 @@ def write_label_model(
         StoreError: there is no such project over this run, or it has too few labels.
         FedlensError: the run's ledger cannot be trusted, or the file cannot be written.
     """
-    from fedlens.foundation.files import write_durably
-    from fedlens.models.label_models import make_label_model
-    from fedlens.server.learning.label_models import origin_of
     from fedlens.store import open_store
 
     with open_store(run.store) as store:
@@ -190,10 +194,51 @@ def write_label_model(
         given = labelled_set(store, found.project_id)
         student = _taught(run.config, given, (given.images, given.labels), epochs, images)
         store.log("command line", "wrote a label model", f"{project}: {Path(path).name}")
-    origin = origin_of(run.directory)
-    made = make_label_model(student.model, given.names, student.architecture, origin)
-    write_durably(Path(path), made.to_bytes())
+    keep_label_model(run, student, given.names, path)
     return len(given.labels)
+
+
+def annotators_curve(
+    run: Run, *, epochs: int, images: int
+) -> tuple[list[tuple[int, StudentResult]], str, bool]:
+    """A student of samples that the run's annotator labelled, and what it was tested on.
+
+    Raises:
+        FedlensError: the annotator cannot label samples.
+        ValueError: the run has no annotator.
+    """
+    config, at_nodes = run.config, run_contract(run.config) is not None
+    if at_nodes or not is_measurable(config):
+        student = annotators_student(config, run.directory, images=images, epochs=epochs)
+        return [(images, student)], f"{AGREED_ON} fresh samples, as the annotator calls them", False
+    student = measure_taught_student(config, run.directory, images=images, epochs=epochs)
+    filtered = "filtered real" if config.privatizer.active else "real"
+    return [(images, student)], f"{filtered} test images of {config.data.name}", True
+
+
+def class_names(config: Config) -> tuple[str, ...]:
+    """What the classes of a run's records are called."""
+    contract = run_contract(config)
+    if contract is not None:
+        return contract.classes
+    return simulated_federation(config.data, config.seed)[0].class_names
+
+
+def keep_label_model(
+    run: Run, student: StudentResult, names: Sequence[str], path: Path | str
+) -> None:
+    """Write a student of a run's samples as a label model, with what the run released.
+
+    Raises:
+        FedlensError: the run's ledger cannot be trusted, or the file cannot be written.
+    """
+    from fedlens.foundation.files import write_durably
+    from fedlens.models.label_models import make_label_model
+    from fedlens.server.learning.label_models import origin_of
+
+    origin = origin_of(run.directory)
+    made = make_label_model(student.model, names, student.architecture, origin)
+    write_durably(Path(path), made.to_bytes())
 
 
 def _project(store: Store, project: str) -> StoredProject:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedlens.foundation.errors import WrongUse
-from fedlens.foundation.unlabelled import OWN
+from fedlens.foundation.unlabelled import OWN, OWN_OR, reads_own_labels
 
 if TYPE_CHECKING:
     from fedlens.client.contract import FederationContract
@@ -68,8 +68,8 @@ class NodePreparation:
     replace: bool = False
     label_model: Paths | None = None
 
-    def source(self, path: Paths, *, labelled: bool = True) -> RecordSource:
-        """The records at a path, which need a label each where they are to be ``labelled``.
+    def source(self, path: Paths, labels: str = OWN) -> RecordSource:
+        """The records at a path, which need a label each where the contract's ``labels`` say so.
 
         Raises:
             FedlensError: there is nothing, or nothing that can be read.
@@ -78,6 +78,7 @@ class NodePreparation:
 
         if self.owner not in ("", ONE, EACH):
             raise WrongUse(f"owner={self.owner!r}: give {ONE} or {EACH}, or leave it out")
+        labelled = reads_own_labels(labels)
         if self.label and not labelled:
             raise WrongUse(
                 f"--label {self.label}: your own labels are not read, as federation.toml says; "
@@ -93,6 +94,7 @@ class NodePreparation:
             user_from_name=self.user_from_name,
             each_frame=self.each_frame,
             needs_label=labelled,
+            partly=labels.startswith(OWN_OR),
         )
 
     def under(self, contract: FederationContract, secret: bytes) -> Preparation:
@@ -155,7 +157,7 @@ def prepare_node(
             "--roster: least_confidence leaves records out by what they show, and who is enrolled "
             "must not depend on that; name all users in a file, a line each"
         )
-    found = asked.source(source, labelled=contract.labels == OWN)
+    found = asked.source(source, contract.labels)
     target.parent.mkdir(parents=True, exist_ok=True)
     own = Path(asked.secret) if asked.secret else target.with_name(f"{target.name}.secret")
     wanted = asked.under(contract, kept_secret(own))
@@ -198,7 +200,7 @@ def check_node(
     elif contract is None:
         raise WrongUse(f"{path}: is no store; to look through records name --federation FILE")
     else:
-        found = asked.source(where, labelled=contract.labels == OWN)
+        found = asked.source(where, contract.labels)
         report = look_through(found, asked.under(contract, NO_SECRET), progress or _nothing)
         faults = report.faults()
     if page is not None:

@@ -156,7 +156,6 @@ def chosen_config(
     Raises:
         WrongUse: an argument cannot be used.
     """
-    from fedlens.foundation.unlabelled import BY_MODEL
     from fedlens.server.config.loading import read_config
 
     chosen = preset_config(preset) if config is None or isinstance(config, Path | str) else config
@@ -168,7 +167,10 @@ def chosen_config(
     # the server may run elsewhere
     places = {key: str(_absolute(named)) for key, named in _other_runs(chosen).items()}
     if chosen.data.label_model:
-        places["data.labels"] = f"{BY_MODEL}{_absolute(chosen.data.label_model)}"
+        places["data.labels"] = (
+            f"{chosen.data.labels.removesuffix(chosen.data.label_model)}"
+            f"{_absolute(chosen.data.label_model)}"
+        )
     chosen = chosen.updated(places)
     return _to_guarantee(chosen, epsilon, delta)
 

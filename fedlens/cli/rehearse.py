@@ -55,7 +55,7 @@ def _stand_in(args: argparse.Namespace) -> dict[str, object]:
     from fedlens.client.contract import read_contract
     from fedlens.data.stand_in import stand_in_name
     from fedlens.foundation.errors import WrongUse
-    from fedlens.foundation.unlabelled import NONE
+    from fedlens.foundation.unlabelled import NONE, PARTLY
 
     for name in ("users", "records"):
         if getattr(args, name) is not None and getattr(args, name) < 1:
@@ -67,7 +67,7 @@ def _stand_in(args: argparse.Namespace) -> dict[str, object]:
         contract = read_contract(args.contract)
         (channels, side, _), classes = contract.shape, len(contract.classes)
         agreed = {"privacy.unit": contract.unit, "data.records_per_user": contract.records_per_user}
-        agreed |= {"data.labels": NONE} if contract.unlabelled else {}
+        agreed |= {"data.labels": contract.labels} if contract.labels in (NONE, PARTLY) else {}
         config = config.updated(agreed)
     users = config.data.users if args.users is None else args.users
     record_mode = config.privacy.unit == "record"

@@ -57,8 +57,9 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         "--out",
         type=Path,
         metavar="FILE",
-        help="with --project: also write a label model that was trained on all of its labels; "
-        "devices may name their records by it (data.labels=model:FILE)",
+        help="also write a label model, by which devices may name their records "
+        "(data.labels=model:FILE): with --project one that was trained on all of its labels, with "
+        "--labels annotator this student",
     )
     add_json_flag(parser)
     parser.set_defaults(run=run)
@@ -80,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
     if found.simulated:
         say("simulation only: the test images are real and in no budget")
     if args.out:
-        _write(run, args)
+        _write(run, args, result)
     if args.json:
         print_json(_as_json(found, args))
     return 0
@@ -90,10 +91,11 @@ def _check(args: argparse.Namespace) -> None:
     for name in ("images", "epochs"):
         if getattr(args, name) < 1:
             raise WrongUse(f"--{name} {getattr(args, name)}: give at least 1")
-    for name in ("curve", "out"):
-        if getattr(args, name) and not args.project:
-            raise WrongUse(f"--{name} needs the labels of a --project")
+    if args.curve and not args.project:
+        raise WrongUse("--curve needs the labels of a --project")
     if args.out:
+        if not args.project and args.labels == "requested":
+            raise WrongUse("--out needs the labels of a --project, or --labels annotator")
         file_to_write(args.out)
 
 
@@ -112,10 +114,12 @@ class _Measured:
 
 
 def _of_samples(run: Run, args: argparse.Namespace) -> _Measured:
-    from fedlens.simulations.engine import measure_student, measure_taught_student
+    from fedlens.api.label_curves import annotators_curve
+    from fedlens.simulations.engine import measure_student
 
-    measure = measure_student if args.labels == "requested" else measure_taught_student
-    result = measure(run.config, run.directory, images=args.images, epochs=args.epochs)
+    if args.labels == "annotator":
+        return _Measured(*annotators_curve(run, epochs=args.epochs, images=args.images))
+    result = measure_student(run.config, run.directory, images=args.images, epochs=args.epochs)
     filtered = "filtered real" if run.config.privatizer.active else "real"
     tests = f"{filtered} test images of {run.config.data.name}"
     return _Measured([(args.images, result)], tests)
@@ -138,9 +142,12 @@ def _of_project(run: Run, args: argparse.Namespace) -> _Measured:
         return _Measured(curve, *tested_on(run.config, store, args.project))
 
 
-def _write(run: Run, args: argparse.Namespace) -> None:
-    from fedlens.api.label_curves import write_label_model
+def _write(run: Run, args: argparse.Namespace, student: StudentResult) -> None:
+    from fedlens.api.label_curves import class_names, keep_label_model, write_label_model
 
+    if not args.project:
+        keep_label_model(run, student, class_names(run.config), args.out)
+        return say(f"{args.out}: label model of the annotator's labels, at no cost to privacy")
     count = write_label_model(run, args.project, args.out, epochs=args.epochs)
     say(f"{args.out}: label model of {count} labels, at no cost to privacy")
 

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from fedlens.accountant.noise import TEST_MODE_VARIABLE, test_mode
 from fedlens.foundation.errors import WrongUse
-from fedlens.foundation.unlabelled import BY_MODEL, NONE, OWN, label_model_in
+from fedlens.foundation.unlabelled import NONE, OWN, OWN_OR, PARTLY, label_model_in
 from fedlens.models.precision import Precision
 from fedlens.server.config.section import (
     Count,
@@ -103,9 +103,11 @@ Delta = Annotated[float, Field(ge=LEAST_DELTA, lt=1)]
 
 
 def _where_from(value: str) -> str:
-    named = value.startswith(BY_MODEL) and len(value) > len(BY_MODEL)
-    fix = "give 'own', 'none' or 'model:FILE', a file that `fedlens student --out` wrote"
-    require_valid(value in (OWN, NONE) or named, fix)
+    fix = (
+        "give 'own', 'none', 'own-or-none', or 'model:FILE' or 'own-or-model:FILE' with a file "
+        "that `fedlens student --out` wrote"
+    )
+    require_valid(value in (OWN, NONE, PARTLY) or bool(label_model_in(value)), fix)
     return value
 
 
@@ -135,9 +137,15 @@ class DataConfig(Section):
     labels: Annotated[str, AfterValidator(_where_from)] = OWN
     """What records are labelled by. ``own``: as they are. ``none``: by nothing, whatever labels the
     data have; tasks that need labels are left out of a preset. ``model:FILE``: each device names
-    its records by a label model, a file of ``fedlens student --out``, and tells nobody which."""
+    its records by a label model, a file of ``fedlens student --out``, and tells nobody which.
+    ``own-or-none`` and ``own-or-model:FILE``: records that have a label keep it, and this is for
+    the others. With ``own-or-none`` all records teach what pictures look like, those with labels
+    teach the annotator, and samples are unlabelled."""
+    labelled_users: Probability = 1.0
+    """Simulation only, with ``own-or-none`` or ``own-or-model:FILE``: share of the users whose
+    records keep their labels. Those of the others have none."""
     least_confidence: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """With ``labels = "model:FILE"``: least probability, by the label model, of the name that it
+    """With a label model in ``labels``: least probability, by that model, of the name that it
     gives a record. Records that it is less sure of take no part. 0: all take part."""
     users: Count = 1000
     """Enrolled users, N."""
@@ -203,12 +211,20 @@ class DataConfig(Section):
         fix = "it is of data.labels = 'model:FILE' alone: leave it at 0"
         holds = not self.least_confidence or bool(self.label_model)
         require(holds, "data.least_confidence", self.least_confidence, fix)
+        fix = "it is of data.labels = 'own-or-none' or 'own-or-model:FILE' alone: leave it at 1"
+        holds = self.labelled_users == 1 or self.labels.startswith(OWN_OR)
+        require(holds, "data.labelled_users", self.labelled_users, fix)
         return self
 
     @property
     def unlabelled(self) -> bool:
-        """Whether no record has a label."""
-        return self.labels == NONE
+        """Whether samples have no class: no record has a label, or not each."""
+        return self.labels in (NONE, PARTLY)
+
+    @property
+    def partly_labelled(self) -> bool:
+        """Whether some records have a label and the others count without one."""
+        return self.labels == PARTLY
 
     @property
     def label_model(self) -> str:

@@ -21,7 +21,7 @@ from pydantic import (
     model_validator,
 )
 
-from fedlens.foundation.unlabelled import NONE
+from fedlens.foundation.unlabelled import NONE, PARTLY
 from fedlens.server.config import needs
 from fedlens.server.config.aggregation import AggregationConfig
 from fedlens.server.config.privatizer import NoPrivatizer, PrivatizerConfig, PrivatizerSection
@@ -151,7 +151,9 @@ class Config(Section):
         out is dropped; one that it names anew needs its ``kind`` in ``settings``. Where they give
         no schedule, a task that they do not name and that cannot be with them is dropped too: one
         that needs labels with ``data.labels = none``, and the filter of samples by the annotator
-        with it; a data card where not all users answer with their records as they are.
+        with it; a data card where not all users answer with their records as they are. Where they
+        set ``own-or-none`` the annotator stays, and only its filter and its guidance, which go by
+        classes that samples are asked for, are left out.
 
         Raises:
             ConfigError: an unknown key, a value of the wrong type, or one out of range.
@@ -163,11 +165,15 @@ class Config(Section):
         _clear_changed_kinds(tree, wanted)
         _merge(tree, wanted)
         if "schedule" not in settings:
-            _leave_out(tree, wanted, lambda one: needs.CARD not in one.provides or _counts_all(tree))
+            _leave_out(
+                tree, wanted, lambda one: needs.CARD not in one.provides or _counts_all(tree)
+            )
             if settings.get("data.labels") == NONE and _leave_out(
                 tree, wanted, lambda task: not task.reads_labels
             ):
                 _without_agreement(tree, wanted)
+        if settings.get("data.labels") == PARTLY:
+            _leave_out_guidance(tree, wanted)
         if "schedule" in settings and isinstance(tree["schedule"], str):
             named = {*tree["schedule"].split(), *tasks}
             tree["tasks"] = {name: task for name, task in tree["tasks"].items() if name in named}
@@ -278,17 +284,22 @@ class Config(Section):
     def _without_labels_nothing_asks_for_them(self) -> Config:
         if not self.data.unlabelled:
             return self
-        labels = self.data.labels
-        asking = [name for name, task in self.planned.items() if task.reads_labels]
+        labels, partly = self.data.labels, self.data.partly_labelled
+        asking = [name for name, task in self.planned.items() if task.reads_labels and not partly]
         fix = f"[tasks.{''.join(asking[:1])}] needs labels: leave it out of the schedule"
         require(not asking, "data.labels", labels, fix)
+        guided = 0 if self.annotator is None else self.annotator.guided_steps
+        fix = "samples have no class to be guided to: set the annotator's guided_steps = 0"
+        require(not guided, "data.labels", labels, fix)
+        fix = "samples have no class that an annotator could agree with: set release.agreement = 0"
+        require(not self.release.agreement, "data.labels", labels, fix)
         filters = self.privatizer.active and not self.privatizer.asked_run
         fix = "a filter is trained by what labels say: take one that is trained, or none"
         require(not filters, "data.labels", labels, fix)
         fix = "a split goes by how well a model names records: set split.side = 'none'"
         require(not self.split.active, "data.labels", labels, fix)
         fault = self.data.fault
-        fix = "records have no labels: plant faults of images, in all of a user's records"
+        fix = "not all records have labels: plant faults of images, in all of a user's records"
         require(not (fault and _is_of_labels(fault)), "data.fault", fault, fix)
         return self
 
@@ -393,6 +404,16 @@ def _counts_all(tree: Mapping[str, Any]) -> bool:
     whole = split["side"] == "none" or split["share"] == 1
     plain = tree["privatizer"]["kind"] == "none" and not tree["aggregation"]["trimmed_share"]
     return of_users and whole and plain
+
+
+def _leave_out_guidance(tree: dict[str, Any], wanted: Mapping[str, Any]) -> None:
+    """Have samples without a class neither guided nor filtered, but where somebody asks for it."""
+    tasks, asked = tree["tasks"], wanted.get("tasks", {})
+    for name, table in tasks.items():
+        guides = "guided_steps" in type(task_config(table)).model_fields
+        if guides and "guided_steps" not in asked.get(name, {}):
+            tasks[name] = {**table, "guided_steps": 0}
+    _without_agreement(tree, wanted)
 
 
 def _is_of_labels(faults: str) -> bool:

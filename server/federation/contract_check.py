@@ -21,7 +21,7 @@ from fedlens.client.contract import (
 )
 from fedlens.client.messages import Description
 from fedlens.foundation.errors import FedlensError
-from fedlens.foundation.unlabelled import BY_MODEL
+from fedlens.foundation.unlabelled import NONE
 from fedlens.models.label_models import LabelModelError, read_label_model
 from fedlens.models.shapes import ImageShape
 from fedlens.server.config.section import require
@@ -86,7 +86,7 @@ def _check_labels(config: Config, contract: FederationContract) -> None:
     given = labels
     if path := config.data.label_model:
         try:
-            given = f"{BY_MODEL}{read_label_model(path).digest}"
+            given = f"{labels.removesuffix(path)}{read_label_model(path).digest}"
         except LabelModelError as error:
             raise ConfigError(f"data.labels = {labels!r} cannot be used: {error}") from None
     require(given == contract.labels, "data.labels", labels, f"{agreed} {contract.labels!r}")
@@ -129,7 +129,7 @@ def agree_schema(described: Sequence[Description], config: Config) -> Schema:
             f"prepare the data under one federation.toml and name it: data.name={PREFIX}:/PATH"
         )
     schema = said[0][0]
-    if config.data.unlabelled and schema.classes > 1:
+    if config.data.labels == NONE and schema.classes > 1:
         raise EnrolmentError(
             f"data.labels = 'none', and the nodes' records have {schema.classes} classes: prepare "
             'them under a federation.toml with labels = "none" and name it: '

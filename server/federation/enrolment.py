@@ -70,6 +70,8 @@ class Federation:
     """Classes of the sensitive attribute that a privatizer hides; 0 where no node need know it."""
     conditioned: bool = False
     """Whether the generator is asked for a class *and* a sensitive value."""
+    classless: bool = False
+    """Whether the generator has one class, which is none, whatever the records' are."""
     nodes: tuple[EnrolledNode, ...] = ()
     """As they described themselves when the run began or went on."""
     data_name: str = ""
@@ -84,7 +86,9 @@ class Federation:
 
     @property
     def drawn_classes(self) -> int:
-        """Classes of the generator: the records', or pairs (class x values + value)."""
+        """Classes of the generator: the records', pairs (class x values + value), or one."""
+        if self.classless:
+            return 1
         return self.classes * (self.sensitive_classes if self.conditioned else 1)
 
 
@@ -137,6 +141,7 @@ def enrol(
         schema.classes,
         schema.sensitive_classes,
         filter_.pairs,
+        config.data.unlabelled,
         tuple(taken),
         name,
         schema.contract,

@@ -70,7 +70,8 @@ class Sampler:
     Raises:
         ValueError: ``agreement`` outside [0, 1), above 0 without an annotator, or ``attempts``
             below 1; a generator that is not in evaluation mode (its images would depend on each
-            other); a generator and an annotator of different classes or shapes.
+            other); a generator and an annotator of different classes or shapes, but for a
+            generator with one class.
     """
 
     generator: Generator
@@ -90,7 +91,7 @@ class Sampler:
             raise ValueError("samples are drawn in evaluation mode: call generator.eval() first")
         if judge is None and self.agreement > 0:
             raise ValueError(f"agreement={self.agreement} needs an annotator; use 0 without one")
-        if judge and (judge.shape, judge.classes) != (maker.shape, maker.classes):
+        if judge and not self.judges and (self.agreement > 0 or maker.classes > 1):
             raise ValueError(
                 f"an annotator of {judge.classes} classes and images {judge.shape} cannot judge a "
                 f"generator of {maker.classes} and {maker.shape}"
@@ -102,6 +103,17 @@ class Sampler:
     def classes(self) -> int:
         """Number of classes."""
         return self.generator.classes
+
+    @property
+    def judges(self) -> bool:
+        """Whether the annotator knows the classes that samples are asked for.
+
+        It need not, of a generator with one class, which is none: then it only labels.
+        """
+        judge, maker = self.annotator, self.generator
+        if judge is None:
+            return False
+        return (judge.shape, judge.classes) == (maker.shape, maker.classes)
 
     @property
     def device(self) -> torch.device:
@@ -154,7 +166,7 @@ class Sampler:
         if self.privatizer is not None:
             images = self._hidden(drawn.images, seed, torch.stack([labels, chosen], 1))
             return replace(drawn, images=images, agreement=None)
-        if self.annotator is not None and drawn.agreement is None:
+        if self.annotator is not None and self.judges and drawn.agreement is None:
             beliefs = _probabilities(self.annotator, drawn.images)
             return replace(
                 drawn,
@@ -271,6 +283,8 @@ def kept_arrays(sampler: Sampler) -> Arrays:
     arrays: Arrays = {"average": to_vector(sampler.generator)}
     if sampler.annotator is not None:
         arrays["annotator"] = to_vector(sampler.annotator)
+        if not sampler.judges:  # it knows other classes than the generator, which has one
+            arrays["annotator_classes"] = np.array(sampler.annotator.classes)
     if sampler.privatizer is not None:
         arrays["privatizer"] = to_vector(sampler.privatizer)
         arrays["sensitive_classes"] = np.array(sampler.sensitive_classes)
@@ -278,7 +292,7 @@ def kept_arrays(sampler: Sampler) -> Arrays:
 
 
 def restored_sampler(config: Config, shape: ImageShape, classes: int, arrays: Arrays) -> Sampler:
-    """The sampler of which `kept_arrays` were kept.
+    """The sampler of which `kept_arrays` were kept, whose generator has so many classes.
 
     Raises:
         ValueError: the arrays are of networks of other sizes than the configuration's.
@@ -287,7 +301,8 @@ def restored_sampler(config: Config, shape: ImageShape, classes: int, arrays: Ar
     load_vector(made, arrays["average"].astype(np.float32))
     annotator, settings = None, config.annotator
     if "annotator" in arrays and settings is not None:
-        annotator = Annotator(shape, classes, settings.components, settings.features)
+        known = int(arrays.get("annotator_classes", np.array(classes)))
+        annotator = Annotator(shape, known, settings.components, settings.features)
         load_vector(annotator, arrays["annotator"].astype(np.float32))
     device = devices.best_device()
     annotator = None if annotator is None else annotator.to(device)

@@ -70,14 +70,16 @@ class Learner:
         self._frame_images = min(FRAME_IMAGES, FRAME_PLACES // (shape[1] * shape[2]))
         self._trainer = GeneratorTrainer(config, shape, classes)
         self._tasks: dict[str, ServerTask] = {}
-        for name in config.schedule:
+        partly = config.data.partly_labelled
+        for name, task in config.planned.items():
+            named = partly and task.reads_labels
             self._tasks[name] = server_task(
                 TaskContext(
                     config=config,
                     name=name,
                     shape=shape,
-                    classes=classes,
-                    record_classes=federation.classes,
+                    classes=federation.classes if named else classes,
+                    record_classes=federation.classes if named or not partly else 1,
                     sensitive_classes=federation.sensitive_classes,
                     generator_weights=self._trainer.weights,
                     earlier=dict(self._tasks),

@@ -95,6 +95,7 @@ class ReleaseArchive(RunObserver):
 def _facts(
     config: Config, federation: Federation, task: ScheduledTask, request: TaskRequest, number: int
 ) -> dict[str, Any]:
+    by_class = config.data.partly_labelled and task.settings.reads_labels
     return {
         "round": number,
         "task": task.name,
@@ -104,7 +105,7 @@ def _facts(
         "deviation": release_deviation(config, task.settings),
         "records_per_user": config.data.records_per_user,
         "shape": list(federation.shape),
-        "classes": federation.drawn_classes,
+        "classes": federation.classes if by_class else federation.drawn_classes,
         "changed": {},
     }
 

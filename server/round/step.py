@@ -261,6 +261,7 @@ class PrivateStep:
             records_per_user=self.config.data.records_per_user,
             filter=request.filter,
             split=self._split,
+            unlabelled=self.config.data.partly_labelled and not self._task.reads_labels,
         )
 
     def _read(self, records: dict[int, RecordDict], drawn: DrawnUsers) -> list[Answer]:

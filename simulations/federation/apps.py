@@ -18,7 +18,7 @@ from fedlens.client.users.protocol import ArrayUsers, LocalData, LocalUsers, Row
 from fedlens.data.registry import Dataset, load
 from fedlens.data.sensitive import SensitiveValues, sensitive_values_of
 from fedlens.foundation.errors import WrongUse
-from fedlens.foundation.unlabelled import OWN
+from fedlens.foundation.unlabelled import OWN_OR, reads_own_labels
 from fedlens.models.faults.planting import SOUND, PlantedFault, faulty_users, parse_faults
 from fedlens.server.config.loading import read_run_config
 from fedlens.server.config.slices import parse_slices
@@ -113,10 +113,12 @@ def simulated_federation(data: DataConfig, seed: int) -> tuple[Dataset, Partitio
 
     Whoever the records are dealt to by their own labels, they are labelled as ``data.labels`` says.
     """
-    needed = data.labels == OWN or data.scheme in ("dirichlet", "classes")
-    dataset = load(data.name, data.dir or None, labelled=needed)
+    by_class = data.scheme in ("dirichlet", "classes")
+    needed = reads_own_labels(data.labels) or by_class
+    partly = data.labels.startswith(OWN_OR) and not by_class
+    dataset = load(data.name, data.dir or None, labelled=needed, partly=partly)
     dealt = partition(
-        dataset.train_labels,
+        dataset.train_labels.clip(0),  # where some have none, nothing is dealt out by labels
         users=data.everyone,
         scheme=data.scheme,
         sizes=data.sizes,
@@ -126,7 +128,7 @@ def simulated_federation(data: DataConfig, seed: int) -> tuple[Dataset, Partitio
         samples_per_user=data.samples_per_user or None,
         seed=seed,
     )
-    return labelled_as(data, dataset, dealt)
+    return labelled_as(data, dataset, dealt, seed)
 
 
 @lru_cache(maxsize=2)
@@ -184,6 +186,11 @@ def node_users(config: Config, number: int) -> ArrayUsers:
         block = in_slice(_block(config, number, dataset, dealt), config.data.slice)
         hosted[number] = _with_faults(config, block)
     return hosted[number]
+
+
+def forget_nodes() -> None:
+    """Let go of all that simulated nodes cache; they are opened anew where they are asked again."""
+    _hosted.cache_clear()
 
 
 def _with_faults(config: Config, users: ArrayUsers) -> ArrayUsers:

@@ -96,7 +96,7 @@ def taught_student(
         targets,
         test_images,
         test_labels,
-        classes=sampler.classes,
+        classes=targets.shape[1],  # the annotator's: the sampler may know of none
         architecture=architecture,
         epochs=epochs,
         seed=seed,

@@ -208,3 +208,52 @@ def test_pictures_and_arrays_without_labels_are_a_simulation_s_data_too(
     config = Config().updated({"data.name": f"pictures:{pictures}", "data.labels": "none",
                                "data.scheme": "column", "data.users": 4})  # fmt: skip
     assert simulated_federation(config.data, 0)[1].users == 4
+
+
+def partly(tmp_path: Path, labels: str) -> Path:
+    path = tmp_path / "partly.toml"
+    path.write_text(
+        f'name = "wards"\nclasses = ["dark", "bright"]\nlabels = "{labels}"\n[image]\nside = 16\n'
+    )
+    return path
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    """Six pictures of three people, of whom one has said what three of them show."""
+    rows = ["file,label,user"]
+    for place, word in enumerate(("dark", "bright", "", "n/a", "", "dark")):
+        picture(tmp_path / "table" / f"{place}.png", 40 * place)
+        rows.append(f"{place}.png,{word},{'ann' if word in ('dark', 'bright') else 'bob'}")
+    (tmp_path / "table" / "manifest.csv").write_text("\n".join(rows) + "\n")
+    return tmp_path / "table"
+
+
+def test_records_without_labels_stay_where_that_is_agreed(table: Path, tmp_path: Path) -> None:
+    contract = partly(tmp_path, "own-or-none")
+    report = prepare_node(table, tmp_path / "store", contract)
+    assert (report.records, report.users) == (6, 2)
+    assert report.classes == {"dark": 2, "bright": 1}
+    assert any("3 records have no label" in line for line in report.lines())
+    assert open_store(tmp_path / "store").arrays["labels"].tolist() == [0, 1, -1, -1, -1, 0]
+    assert check_node(tmp_path / "store")[1] == []
+    config = Config().updated({"data.name": f"federation:{contract}"})
+    check_run(config.updated({"data.labels": "own-or-none"}))
+    with pytest.raises(ConfigError, match=r"data\.labels"):
+        check_run(config)
+    own = prepare_node(table, tmp_path / "own", partly(tmp_path, "own"))
+    assert own.records == 3
+
+
+def test_the_label_model_names_those_alone_that_have_no_label(
+    table: Path, model: Path, tmp_path: Path
+) -> None:
+    contract = partly(tmp_path, f"own-or-model:{read_label_model(model).digest}")
+    prepare_node(table, tmp_path / "store", contract, NodePreparation(label_model=model))
+    store = open_store(tmp_path / "store")
+    named, _ = read_label_model(model).name(np.array(store.arrays["images"]))
+    assert store.arrays["labels"].tolist() == [0, 1, *named[2:5].tolist(), 0]
+    config = Config().updated({"data.name": f"federation:{contract}"})
+    check_run(config.updated({"data.labels": f"own-or-model:{model}"}))
+    with pytest.raises(ConfigError, match=r"data\.labels"):
+        check_run(config.updated({"data.labels": f"model:{model}"}))

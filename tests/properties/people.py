@@ -110,6 +110,7 @@ ODD: dict[str, Callable[[Person], Person]] = {
     "one record": lambda p: person(p.number, 1),
     "enlarged": lambda p: person(p.number, 40 * MOST),
     "labels below": lambda p: _with(p, labels=p.data.labels - 5),
+    "no labels": lambda p: _with(p, labels=torch.full_like(p.data.labels, -1)),
     "labels above": lambda p: _with(p, labels=p.data.labels + 99),
     "labels of another kind": lambda p: _with(p, labels=p.data.labels.float() / 3),
     "fewer labels": lambda p: _with(p, labels=p.data.labels[:1]),
@@ -179,6 +180,7 @@ KINDS: dict[str, dict[str, object]] = {
     "frequencies": SUMS,
     "moments": SUMS,
     "filtered": {},
+    "classless": {"data.labels": "own-or-none"},
 }
 ASKED_OF = {
     name: name for name in ("annotator", "privatizer", "probe", "card", "frequencies", "moments")
@@ -292,7 +294,9 @@ def staged(kind: str, unit: str = "user", **changes: object) -> Stage:
         **{f"tasks.{name}.{key}": value for key, value in changes.items()},
     }
     config = Config().updated(common)
-    federation = Federation(Roster((1, 2), (4, 4)), SHAPE, CLASSES, SENSITIVE)
+    federation = Federation(
+        Roster((1, 2), (4, 4)), SHAPE, CLASSES, SENSITIVE, classless=config.data.unlabelled
+    )
     real, learning.FRAME_IMAGES = learning.FRAME_IMAGES, 40
     try:
         learner = Learner(config, federation)

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from flwr.app import Context, RecordDict
 
+from fedlens.api.label_curves import annotators_curve, class_names, keep_label_model
+from fedlens.api.runs import open_run
 from fedlens.client.app import build_client_app
 from fedlens.client.contract import FederationContract
 from fedlens.client.node.policy import NodePolicy
@@ -16,6 +18,7 @@ from fedlens.client.preparing.intake import Preparation
 from fedlens.client.preparing.prepare import prepare
 from fedlens.client.users.protocol import DataOrigin
 from fedlens.data.formats.formats import open_source
+from fedlens.models.label_models import read_label_model
 from fedlens.server.app import main as app_main
 from fedlens.server.config.section import ConfigError
 from fedlens.server.federation.contract_check import EnrolmentError, check_run
@@ -34,8 +37,8 @@ def contract(**changes):
     return FederationContract.model_validate({**given, **changes})
 
 
-def stores(folder, *agreed):
-    """A store a contract, of twenty users with two records each, all made up."""
+def stores(folder, *agreed, labelled=USERS):
+    """A store a contract, of twenty users with two records each, all made up; some have labels."""
     found = []
     for number, one in enumerate(agreed):
         source = np.random.default_rng(number)
@@ -44,10 +47,15 @@ def stores(folder, *agreed):
         path = folder / f"{number}.npz"
         np.savez(
             path, images=source.integers(0, 256, shape, dtype=np.uint8),
-            labels=np.array(CLASSES)[np.arange(2 * USERS) % 3],
+            labels=np.where(
+                np.arange(2 * USERS) < 2 * labelled,
+                np.array(CLASSES)[np.arange(2 * USERS) % 3],
+                "",
+            ),
             users=np.arange(2 * USERS) // 2 + 100 * number,
         )  # fmt: skip
-        prepare(open_source(path), Preparation(one, b"k" * 32), folder / f"store-{number}")
+        some = open_source(path, partly=labelled < USERS)
+        prepare(some, Preparation(one, b"k" * 32), folder / f"store-{number}")
         found.append(folder / f"store-{number}")
     return found
 
@@ -91,6 +99,23 @@ def test_a_run_is_stored_under_the_federations_name(run_stores, tmp_path):
     outcome, row = run_stores(stores(tmp_path, agreed, agreed), data__name=named(tmp_path, agreed))
     assert outcome.rounds == 3
     assert row.data_name == "federation:ward-7"
+
+
+def test_owners_of_whose_users_few_have_labels_train_and_get_a_label_model(run_stores, tmp_path):
+    agreed = contract(labels="own-or-none")
+    paths = stores(tmp_path, agreed, agreed, labelled=5)
+    outcome, _row = run_stores(
+        paths, data__name=named(tmp_path, agreed), data__labels="own-or-none",
+        schedule="critic annotator", tasks__annotator__kind="annotator",
+        tasks__annotator__rounds=2, tasks__annotator__components=8,
+        tasks__annotator__guided_steps=0,
+    )  # fmt: skip
+    assert outcome.whole
+    run = open_run(next(path for path in tmp_path.iterdir() if (path / "config.toml").exists()))
+    (student,), tested_on, simulated = annotators_curve(run, epochs=1, images=60)
+    assert not simulated and "annotator" in tested_on
+    keep_label_model(run, student[1], class_names(run.config), tmp_path / "model.npz")
+    assert read_label_model(tmp_path / "model.npz").class_names == CLASSES
 
 
 def test_a_run_by_the_folders_own_contract_goes_on_where_the_folder_is_moved(

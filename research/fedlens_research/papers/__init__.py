@@ -42,8 +42,22 @@ FEDERATED = Study(
     "a federation trains its own filter with user-level privacy, then a generator on filtered "
     "images: who still reads the sensitive attribute",
 )
+KERNEL = Study(
+    "fedlens_research.papers.kernel",
+    "one noised kernel mean embedding and a generator trained to it (Jiang et al.): what a run's "
+    "samples have to be better than",
+)
 
-_NAMES = ("mixture", "subjects", "cloak", "attributes", "alpha-images", "alpha-load", "federated")
+_NAMES = (
+    "mixture",
+    "subjects",
+    "cloak",
+    "attributes",
+    "alpha-images",
+    "alpha-load",
+    "federated",
+    "kernel",
+)
 STUDIES: Registry[Study] = Registry(
     "study",
     "fedlens.studies",

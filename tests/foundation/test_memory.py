@@ -1,0 +1,32 @@
+"""Freed memory goes back to the system."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+import sys
+
+CHILD = """
+import gc
+from pathlib import Path
+from fedlens.foundation.memory import give_back_memory
+
+def resident():
+    (line,) = (x for x in Path("/proc/self/status").read_text().splitlines() if "VmRSS" in x)
+    return int(line.split()[1]) // 1024
+
+kept = [b"x" * 40_000 for _ in range(5000)]
+last = b"y" * 40_000  # lies behind them, so that the C library keeps what they had
+del kept
+gc.collect()
+before = resident()
+print(give_back_memory(), before - resident())
+"""
+
+
+def test_what_was_freed_is_given_back() -> None:
+    done = subprocess.run([sys.executable, "-c", CHILD], capture_output=True, text=True, check=True)
+    asked, mebibytes = done.stdout.split()
+    assert (asked == "True") == (platform.libc_ver()[0] == "glibc")
+    if asked == "True":
+        assert int(mebibytes) > 100
