@@ -63,6 +63,7 @@ from fedlens.store.records import (
 )
 from fedlens.store.reviews import AnnotatorRecord, FinalLabel, GivenAnswer
 from fedlens.store.sample_columns import SampleColumns
+from fedlens.store.saved_views import SavedView
 from fedlens.store.spending import RequestStatus, SpendingRequest, SpendingRule, StoredRequest
 from fedlens.store.store import Store, open_store
 from fedlens.store.tags import TagEntry

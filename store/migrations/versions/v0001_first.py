@@ -173,6 +173,7 @@ _table(
     _column("run_id", sa.String, refers="runs.run_id"),
     *_given("author"),
 )
+_table("saved_views", _key("name", sa.String), *_given("address", "author"))
 _table(
     "presence",
     _key("run_id", sa.String, refers="runs.run_id"),
