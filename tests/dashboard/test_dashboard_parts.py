@@ -14,9 +14,8 @@ from PIL import Image
 from fedlens.dashboard.labelling.project_form import RESERVED, default_labels, read_labels
 from fedlens.dashboard.samples import images
 from fedlens.dashboard.samples.progress_strip import arrange_strip
-from fedlens.dashboard.summary import charts
+from fedlens.dashboard.summary import charts, overlay
 from fedlens.dashboard.summary import charts as percentiles
-from fedlens.dashboard.summary import overlay
 from fedlens.dashboard.summary.privacy import epsilon_text, figures
 from fedlens.dashboard.views.run import about
 from fedlens.store import RoundRecord, SampleFilter, Store, StoredSample, StoreError
