@@ -122,7 +122,8 @@ def carry_out(request_id: int) -> None:
 def render_probe(finding: DiagnosedFault, run: RunRecord, place: RunPlace, shown: str) -> None:
     """Put the offer of a finding's probe on the page, or how far it is.
 
-    Nothing where there is no such probe, or where it was answered.
+    Nothing where there is no such probe, or where it was answered; where the run's users cannot be
+    asked it, why.
 
     Args:
         finding: what it would confirm.
@@ -132,6 +133,9 @@ def render_probe(finding: DiagnosedFault, run: RunRecord, place: RunPlace, shown
     """
     offer = cards.offer_for(finding, run.config)
     if offer is None or answers_to(finding, place):
+        return
+    if finding.probe_refusal:
+        put_card(cards.refused_card(finding))
         return
     question = ProbeQuestion(place, offer.probe, offer.price.asked_epsilon, offer.price.delta)
     job, asked = probes().job(question), _last_request(run, offer)

@@ -152,6 +152,10 @@ def test_a_reviewer_takes_back_reopens_and_decides_many_at_once(
     page.get_by_role("button", name="Take back what was decided together").click()
     page.get_by_text(f"{ANSWERED - DIFFERING} taken back.").wait_for()
     assert decided(store, project) == {}
+    tables = page.locator("[data-testid='stDataFrame']")
+    assert tables.count() == 0, "tables are made for those who open their box"
+    page.get_by_text("Annotators and labels").click()
+    tables.nth(2).wait_for()
 
 
 def test_a_cell_of_the_results_shows_its_samples(
