@@ -6,11 +6,11 @@ from functools import partial
 
 import streamlit as st
 
-from fedlens.dashboard.access.account import account, require
+from fedlens.dashboard.access.account import account, put_closed, require
 from fedlens.dashboard.access.session import pick, plain_errors, store
 from fedlens.dashboard.labelling import agreement_tables as tables
 from fedlens.dashboard.labelling.answers import scope_of
-from fedlens.dashboard.widgets.display import frame, put_closed, put_table
+from fedlens.dashboard.widgets.display import frame, put_table
 from fedlens.dashboard.widgets.labeller import desk_data, labeller
 from fedlens.dashboard.widgets.pages import DashboardPage
 from fedlens.store import GivenAnswer, StoredLabel, StoredProject
@@ -48,21 +48,20 @@ def _agreement(
     right.metric("Differing, undecided", f"{store().count_disputed(project.project_id):,}")
     if len({one.sample_id for one in answers}) >= MOST_COMPARED:
         st.caption(CAPPED)
-    put_closed("Annotators and labels", partial(_tables, answers, labels, project))
+    put_closed("Annotators and labels", "review", partial(_tables, answers, labels, project))
 
 
 def _tables(answers: list[GivenAnswer], labels: list[StoredLabel], project: StoredProject) -> None:
-    with plain_errors():
-        st.caption(SHARED_ALONE)
-        names = store().user_names()
-        records = store().annotator_records(project.project_id, answers)
-        for title, rows in (
-            ("Annotators", tables.annotator_rows(records)),
-            ("Two by two (Cohen's kappa)", tables.pair_rows(answers, labels, names)),
-            ("Label by label (alpha)", tables.label_rows(answers, labels)),
-        ):
-            st.caption(title)
-            put_table(frame(rows), title)
+    st.caption(SHARED_ALONE)
+    names = store().user_names()
+    records = store().annotator_records(project.project_id, answers)
+    for title, rows in (
+        ("Annotators", tables.annotator_rows(records)),
+        ("Two by two (Cohen's kappa)", tables.pair_rows(answers, labels, names)),
+        ("Label by label (alpha)", tables.label_rows(answers, labels)),
+    ):
+        st.caption(title)
+        put_table(frame(rows), title)
 
 
 def _desk(project: StoredProject, labels: list[StoredLabel]) -> None:

@@ -53,21 +53,6 @@ def put_table(table: Any, alt: str, **more: Any) -> Any:
     return st.dataframe(table, hide_index=True, alt=alt, **more)
 
 
-def put_closed(label: str, render: Callable[[], None]) -> None:
-    """Put a closed box on the page, whose content is made once somebody opens it.
-
-    A table that nobody looks at would take its time from the page around it.
-    """
-
-    def part() -> None:
-        box = st.expander(label, on_change="rerun")
-        if box.open:
-            with box:
-                render()
-
-    st.fragment(part)()
-
-
 def table_height(rows: int) -> int:
     """Pixels for so many rows, of a table that scrolls beyond eight."""
     return min(320, 38 + 35 * rows)
