@@ -139,16 +139,16 @@ def probe(
 
     Raises:
         WrongUse: an argument cannot be used, or the run's users cannot be probed.
-        OutOfBudget: the population cannot pay, or its owner leaves less to probes. Nothing was
-            asked.
+        OutOfBudget: the population cannot pay, its owner leaves less to probes, or its officer has
+            to approve it first. Nothing was asked.
         FedlensError: what else prevents it.
     """
     from fedlens.accountant.ledger.population import OutOfBudget
     from fedlens.api.simulations import SimulationSettings, prepare, train
 
     price = probe_price(subject, probe, epsilon=epsilon, delta=delta, model=model)
-    if price.refusal is not None:
-        raise OutOfBudget(price.refusal)
+    if reason := price.refusal or price.waits:
+        raise OutOfBudget(reason)
     base = _config_of(subject, delta)
     config = probe_config(base, probe, price.noise_multiplier, _model(subject, probe, model))
     where = _beside(subject) if out is None else Path(out)

@@ -15,8 +15,10 @@ from walking import PASSWORD, Walker
 
 import fedlens
 from fedlens.accountant.ledger.population import Population, PopulationTerms
+from fedlens.cli import main
 from fedlens.dashboard.faults.jobs import RunPlace
 from fedlens.dashboard.summary.privacy import epsilon_text
+from fedlens.foundation.errors import ExitStatus
 
 playwright = pytest.importorskip("playwright.sync_api")
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -79,6 +81,9 @@ def test_an_officer_sets_a_rule_decides_and_files(
     desk.get_by_role("button", name="Set", exact=True).click()
     desk.get_by_text("a probe waits for an officer").wait_for()
 
+    asked = ["probe", str(tmp_path / "runs" / "tiny"), "--probe", "repeats", "--epsilon", "0.3"]
+    assert main(asked) == ExitStatus.OUT_OF_BUDGET, "the rule binds commands too"
+    assert not list((tmp_path / "runs").glob("tiny-probe-*"))
     ask(engineer, run, "is it real?")
     engineer.look()
     officer.go("privacy")
@@ -100,6 +105,7 @@ def test_an_officer_sets_a_rule_decides_and_files(
     engineer.go(f"diagnosis?run={run}")
     engineer.page.get_by_text("Asked of all users").first.wait_for(timeout=60_000)
     after = Population.read(ward)
+    assert main(asked) == ExitStatus.OUT_OF_BUDGET, "an approval lets one probe through"
     assert after.spent().epsilon > before
     total = f"DP ε {epsilon_text(after.spent().epsilon)}"
     for path in ("privacy", "run", ""):
