@@ -38,6 +38,7 @@ from fedlens.store.pngs import pixel_digest
 from fedlens.store.presence import Coverage, PresenceRow
 from fedlens.store.privatizers import (
     PrivatizerAttack,
+    PrivatizerControl,
     PrivatizerCurve,
     PrivatizerPoint,
     StoredPrivatizerCurve,

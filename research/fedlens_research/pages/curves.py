@@ -41,6 +41,8 @@ def _tables(curve: StoredPrivatizerCurve) -> None:
         curve_tables.point_table(curve),
         "Table of the curve's points with utility and strongest attacker",
     )
+    if curve.controls:
+        st.caption(curve_tables.CONTROLS_CAPTION)
     st.caption(curve_tables.ATTACKS_CAPTION)
     with st.expander("Every attacker"):
         put_table(curve_tables.attack_table(curve), "Table of every attacker at every point")

@@ -99,6 +99,7 @@ _table(
     *_given("utility_measure"),
     *_open("least_sum", kind=_FLOAT),
     *_given("label"),
+    *_given("controls", kind=sa.JSON),
 )
 _table(
     "runs",
