@@ -279,7 +279,7 @@ def measure(command: list[str], pages: dict[str, str]) -> dict[str, tuple[float,
                 seconds = {name: _opened(page, name, found[1] + at) for name, at in pages.items()}
                 browser.close()
         finally:
-            server.terminate()
+            server.kill()  # Streamlit by itself waits for the browser to go
     return seconds
 
 
