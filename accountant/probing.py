@@ -63,6 +63,8 @@ class ProbePrice:
     bayesian_delta: float
     refusal: str | None
     """Why it would not be answered, in words; None where it would be."""
+    waits: str | None = None
+    """Why an officer has to approve it first, in words; None where it may be asked now."""
 
     def to_json(self) -> dict[str, Any]:
         """As a JSON object; None for what is infinite."""
@@ -147,6 +149,7 @@ def price_of(
         bayesian_epsilon=own.spending().bdp_sound,
         bayesian_delta=bayesian_delta,
         refusal=None if population is None else population.refusal(event, PROBE, asked),
+        waits=None if population is None else population.waits(event, PROBE, asked),
     )
 
 

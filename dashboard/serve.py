@@ -10,7 +10,7 @@ import sys
 import threading
 import webbrowser
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +23,7 @@ from fedlens.dashboard.widgets.options import (
     DashboardError,
     apply_options,
 )
+from fedlens.foundation.registry import PluginError
 from fedlens.store import Store, StoreError, open_store
 
 if TYPE_CHECKING:
@@ -147,8 +148,14 @@ def _application(tokens: SessionTokens, store: Store, started: Callable[[], None
 
 
 def _load_libraries() -> None:
-    """Load what draws charts while nobody waits for it: the first page would else take longer."""
+    """Load the pages and what draws charts while nobody waits: the first one would take longer."""
     import altair  # noqa: F401
+
+    from fedlens.dashboard.widgets.pages import PAGES
+
+    for name in PAGES:
+        with suppress(PluginError):  # a page that cannot be loaded says so on the screen
+            _ = PAGES[name]
 
 
 def _log_error(error: Exception) -> None:

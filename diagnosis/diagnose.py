@@ -337,7 +337,7 @@ def _finding(
         classes,
         alternatives,
         question_of(one, classes, total),
-        one.fault.otherwise,
+        otherwise=one.fault.otherwise,
     )
 
 

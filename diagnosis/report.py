@@ -48,6 +48,8 @@ class FoundFault:
     out."""
     probe: str = ""
     """The question to users that would confirm it; empty where the library has none."""
+    probe_refusal: str = ""
+    """Why this run's users cannot be asked it; empty where they can."""
     otherwise: str = ""
     """What else looks the same in released sums, for people; empty for nothing in particular."""
     like: str = ""

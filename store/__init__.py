@@ -38,6 +38,7 @@ from fedlens.store.pngs import pixel_digest
 from fedlens.store.presence import Coverage, PresenceRow
 from fedlens.store.privatizers import (
     PrivatizerAttack,
+    PrivatizerControl,
     PrivatizerCurve,
     PrivatizerPoint,
     StoredPrivatizerCurve,
@@ -63,6 +64,7 @@ from fedlens.store.records import (
 )
 from fedlens.store.reviews import AnnotatorRecord, FinalLabel, GivenAnswer
 from fedlens.store.sample_columns import SampleColumns
+from fedlens.store.saved_views import SavedView
 from fedlens.store.spending import RequestStatus, SpendingRequest, SpendingRule, StoredRequest
 from fedlens.store.store import Store, open_store
 from fedlens.store.tags import TagEntry

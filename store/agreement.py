@@ -79,19 +79,19 @@ def alpha_with_interval(
     # Samples with the same answers are alike: their numbers are drawn, not they themselves.
     kinds, numbers = np.unique(counts, axis=0, return_counts=True)
     draws = random.multinomial(len(counts), numbers / len(counts), size=RESAMPLES)
-    found = [_alpha_weighted(kinds, weights) for weights in draws]
+    found = _alphas(kinds.astype(float), draws.astype(float))
     low, high = np.nanquantile(found, [(1 - level) / 2, (1 + level) / 2])
     return Agreement(value, float(low), float(high), len(counts))
 
 
-def _alpha_weighted(kinds: NDArray[np.int64], weights: NDArray[np.int64]) -> float:
-    raters = kinds.sum(1).astype(float)
-    total, by_class = float((raters * weights).sum()), (kinds * weights[:, None]).sum(0)
-    expected = total**2 - float((by_class.astype(float) ** 2).sum())
-    if expected == 0:
-        return math.nan
-    inside = (raters**2 - (kinds.astype(float) ** 2).sum(1)) / (raters - 1)
-    return float(1 - (total - 1) * (inside * weights).sum() / expected)
+def _alphas(kinds: NDArray[np.float64], draws: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Alpha of each draw, [draws]: how often each kind of sample [kinds, classes] is in it."""
+    raters = kinds.sum(1)
+    total = draws @ raters
+    expected = total**2 - ((draws @ kinds) ** 2).sum(1)
+    inside = draws @ ((raters**2 - (kinds**2).sum(1)) / (raters - 1))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(expected == 0, np.nan, 1 - (total - 1) * inside / expected)
 
 
 def share_interval(hits: int, total: int, *, z: float = 1.959963984540054) -> tuple[float, float]:

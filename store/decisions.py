@@ -133,6 +133,7 @@ class DecisionMethods(QueueMethods):
         state: ReviewState,
         *,
         label_id: int | None = None,
+        reviewer_id: int | None = None,
         offset: int = 0,
         limit: int = 60,
     ) -> tuple[int, list[int]]:
@@ -142,6 +143,7 @@ class DecisionMethods(QueueMethods):
             project_id: of the project.
             state: which.
             label_id: those that count as this label alone.
+            reviewer_id: those whose decision in force is this person's alone.
             offset: how many to pass over.
             limit: how many at most.
         """
@@ -149,6 +151,9 @@ class DecisionMethods(QueueMethods):
         wanted = list(_state(project_id, state))
         if label_id is not None:
             wanted.append(TaskTable.final_label_id == label_id)
+        if reviewer_id is not None:
+            theirs = _decided_by(project_id, reviewer_id)
+            wanted.append(TaskTable.sample_id.in_(theirs))
         found = select(TaskTable.sample_id).where(*wanted)
         order: list[Any] = [TaskTable.sample_id.asc()]
         if state == "decided":
@@ -160,16 +165,19 @@ class DecisionMethods(QueueMethods):
 
     def decisions_by(self, project_id: int, user_id: int, limit: int = 20) -> list[int]:
         """Samples whose decision in force is this reviewer's, the last ones, oldest first."""
-        row = AdjudicationTable
-        mine = (
-            select(row.sample_id)
-            .where(row.project_id == project_id, row.user_id == user_id, ~row.reopens)
-            .where(row.adjudication_id.in_(_last_rows(project_id)))
-            .order_by(row.adjudication_id.desc())
-            .limit(limit)
-        )
+        newest = AdjudicationTable.adjudication_id.desc()
+        mine = _decided_by(project_id, user_id).order_by(newest).limit(limit)
         with self._reading() as session:
             return list(session.scalars(mine))[::-1]
+
+    def reviewers(self, project_id: int) -> dict[int, str]:
+        """Names of all who ever decided about a sample of a project, by number."""
+        row = AdjudicationTable
+        who = select(row.user_id).where(row.project_id == project_id).distinct()
+        names = select(UserTable.user_id, UserTable.name).where(UserTable.user_id.in_(who))
+        with self._reading() as session:
+            rows = session.execute(names.order_by(UserTable.name))
+            return {int(number): str(name) for number, name in rows}
 
     def adjudicate(
         self, decision: Adjudication, *, seen: str | None = None, gold: bool = False
@@ -308,6 +316,13 @@ def _last_rows(project_id: int) -> Select[int]:
     row = AdjudicationTable
     last = select(func.max(row.adjudication_id)).where(row.project_id == project_id)
     return last.group_by(row.sample_id)
+
+
+def _decided_by(project_id: int, user_id: int) -> Select[int]:
+    """The samples whose decision in force is one person's."""
+    row = AdjudicationTable
+    theirs = select(row.sample_id).where(row.project_id == project_id, row.user_id == user_id)
+    return theirs.where(~row.reopens, row.adjudication_id.in_(_last_rows(project_id)))
 
 
 def _last_row(project_id: int) -> Any:

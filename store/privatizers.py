@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 
 from sqlalchemy import select
@@ -93,6 +93,24 @@ class PrivatizerPoint:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PrivatizerControl:
+    """What is told where something else is sent in place of a filtered record; means over seeds."""
+
+    sent: str
+    """In words, such as ``the answer alone``."""
+    secret: float | None = None
+    """Balanced accuracy on the sensitive attribute, of who gets it."""
+    low: float | None = None
+    high: float | None = None
+    use: float | None = None
+    """Share of records whose use is right; ``None`` where nothing is sent that tells it."""
+
+    def __post_init__(self) -> None:
+        check_text(self, "sent")
+        _check_shares(self, "secret", "low", "high", "use")
+
+
+@dataclass(frozen=True, kw_only=True)
 class PrivatizerCurve:
     """A curve: a method's points on one source of data, raw records first."""
 
@@ -108,6 +126,8 @@ class PrivatizerCurve:
     label: str
     """What the figures are worth, in words."""
     points: tuple[PrivatizerPoint, ...]
+    controls: tuple[PrivatizerControl, ...] = ()
+    """What a filter has to do better than; empty where it was not measured."""
 
     def __post_init__(self) -> None:
         check_text(self, "method", "data", "utility_measure", "label")
@@ -136,6 +156,7 @@ def _read(session: Session, row: PrivatizerCurveTable) -> StoredPrivatizerCurve:
     return to_record(
         StoredPrivatizerCurve,
         row,
+        controls=tuple(PrivatizerControl(**one) for one in row.controls),
         points=tuple(
             to_record(PrivatizerPoint, one, attacks=tuple(attacks[one.position]))
             for one in session.scalars(points.order_by(PrivatizerPointTable.position))
@@ -162,7 +183,9 @@ class PrivatizerMethods(Transactions):
     def record_privatizer_curve(self, record: PrivatizerCurve) -> int:
         """Add a curve with its points, all or nothing; give back its id."""
         with self._writing() as session:
-            row = PrivatizerCurveTable(**to_values(record, "points"))
+            controls = [asdict(one) for one in record.controls]
+            values = to_values(record, "points", "controls")
+            row = PrivatizerCurveTable(**values, controls=controls)
             session.add(row)
             session.flush()
             for position, point in enumerate(record.points):

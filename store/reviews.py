@@ -98,6 +98,14 @@ class ReviewMethods(DecisionMethods):
                 return []  # without any to look up, all answers would be read
             return _answers(session, project_id, AnnotationTable.sample_id.in_(ids))
 
+    def has_answers(self, project_id: int) -> bool:
+        """Whether anybody has answered anything, skips too, that was not taken back."""
+        with self._reading() as session:
+            require_project(session, project_id)
+            row = AnnotationTable
+            there = select(row.annotation_id).where(row.project_id == project_id)
+            return session.scalar(there.where(is_answer(row), in_force(row)).limit(1)) is not None
+
     def final_labels(self, project_id: int) -> list[FinalLabel]:
         """What each answered sample counts as: decided, or else the majority's label."""
         self._bring_up_to_date(project_id)

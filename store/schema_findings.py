@@ -1,4 +1,4 @@
-"""The tables of engineers' work: findings with their history, tags, and pinned reference runs."""
+"""The tables of engineers' work: findings with their history, tags, pinned runs, saved views."""
 
 from __future__ import annotations
 
@@ -79,4 +79,14 @@ class PinnedReferenceTable(Base):
 
     data_name: Mapped[str] = mapped_column(primary_key=True)
     run_id: Mapped[str] = mapped_column(ForeignKey("runs.run_id"))
+    author: Mapped[str]
+
+
+class SavedViewTable(Base):
+    """``SavedView``."""
+
+    __tablename__ = "saved_views"
+
+    name: Mapped[str] = mapped_column(primary_key=True)
+    address: Mapped[str]
     author: Mapped[str]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import ForeignKey, ForeignKeyConstraint
+from sqlalchemy import JSON, ForeignKey, ForeignKeyConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
 from fedlens.store.schema import Base
@@ -25,6 +26,7 @@ class PrivatizerCurveTable(Base):
     utility_measure: Mapped[str]
     least_sum: Mapped[float | None]
     label: Mapped[str]
+    controls: Mapped[list[Mapping[str, Any]]] = mapped_column(JSON)
 
 
 class PrivatizerPointTable(Base):

@@ -13,6 +13,7 @@ from typing import Literal
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
+from fedlens.accountant.ledger.officer import needs_approval
 from fedlens.accountant.wording import shown
 from fedlens.store.accounts import log_entry
 from fedlens.store.checks import check_choice, check_text, require
@@ -56,11 +57,7 @@ class SpendingRule:
             epsilon: DP ε of the request by itself.
             used_after: share of the budget that would be used with it; None without a budget.
         """
-        if self.approve_above is None:
-            return False
-        return epsilon > self.approve_above or (
-            used_after is not None and used_after > self.warn_at
-        )
+        return needs_approval(self.approve_above, self.warn_at, epsilon, used_after)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,6 +20,7 @@ from fedlens.store.runs import RunMethods
 from fedlens.store.sample_answers import SampleAnswerMethods
 from fedlens.store.sample_columns import SampleColumnMethods
 from fedlens.store.samples import SampleMethods
+from fedlens.store.saved_views import SavedViewMethods
 from fedlens.store.spending import SpendingMethods
 from fedlens.store.tags import TagMethods
 from fedlens.store.upgrades import head, require_current, upgrade
@@ -69,6 +70,7 @@ class Store(
     FindingMethods,
     SpendingMethods,
     TagMethods,
+    SavedViewMethods,
 ):
     """Runs, releases, generated samples and labels. Made by :func:`open_store`.
 

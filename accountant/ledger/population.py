@@ -29,12 +29,15 @@ from itertools import groupby
 from pathlib import Path
 
 from fedlens.accountant.bounds import Bound
-from fedlens.accountant.events import Event
+from fedlens.accountant.dp.differential import DifferentialAccountant
+from fedlens.accountant.events import Event, SubsampledGaussian
 from fedlens.accountant.ledger.high_water import HighWaterMark
 from fedlens.accountant.ledger.ledger import Ledger, LedgerEntry, LedgerError
+from fedlens.accountant.ledger.officer import OfficerRules, add_line
 from fedlens.accountant.ledger.prior import PriorReleases
 from fedlens.accountant.ledger.spending import (
     MOST_ROUNDS,
+    PROBE,
     PopulationSpending,
     Share,
     most_that,
@@ -108,6 +111,11 @@ class Population:
         return self._ledger.header_hash
 
     @property
+    def folder(self) -> Path:
+        """Where its ledger and its officer's rules lie."""
+        return self._ledger.path.parent
+
+    @property
     def ledger(self) -> Ledger:
         """All grants so far, as far as this process has read them."""
         return self._ledger
@@ -142,13 +150,14 @@ class Population:
             users: slice that it is about, ``attribute=value``; empty for everyone.
 
         Raises:
-            OutOfBudget: it would pass the budget, or what probes may cost. Nothing was spent.
+            OutOfBudget: it would pass the budget, or what probes may cost, or waits for an officer.
+                Nothing was spent.
             PopulationError: the event is of another unit.
             LedgerError: the ledger was harmed, or cannot be written. Nothing may be released.
         """
         self._check(event)
         with self._held():
-            reason = self._why_not(event, purpose, users)
+            reason = self._why_not(event, purpose, users) or self.waits(event, purpose, users)
             if reason is not None:
                 raise OutOfBudget(reason)
             entry = self._ledger.append(
@@ -162,6 +171,48 @@ class Population:
             self._mark.raise_to(self._ledger)
             self._book()
         return entry
+
+    def waits(self, event: Event, purpose: str, users: str = "") -> str | None:
+        """Why an officer has to approve ``event`` first, or None; arguments as `charge`.
+
+        Raises:
+            PopulationError: the officer's rules cannot be read.
+        """
+        if purpose != PROBE or not isinstance(event, SubsampledGaussian):
+            return None
+        rules = OfficerRules.read(self.folder)
+        alone = DifferentialAccountant()
+        alone.compose(event)
+        epsilon = alone.epsilon(self.terms.delta).epsilon
+        if not rules.needs_approval(epsilon, self.share_spent(users, event)):
+            return None
+        if self._probes_like(event) < rules.allowed.get(event.noise_multiplier, 0):
+            return None
+        return (
+            f"a privacy officer approves probes of population {self.terms.population!r} that cost "
+            f"more than DP ε = {rules.approve_above:g} or pass {percentage(rules.warn_at)} of the "
+            f"budget, and has not approved this one (ε = {shown(epsilon)}): ask for it on the "
+            "dashboard's page Diagnosis, and it is asked once an officer approves it"
+        )
+
+    def _probes_like(self, event: SubsampledGaussian) -> int:
+        """How many probes of the same noise were granted."""
+        granted = (e.event for e in self._ledger.entries if e.purpose == PROBE)
+        alike = (one for one in granted if isinstance(one, SubsampledGaussian))
+        return sum(one.noise_multiplier == event.noise_multiplier for one in alike)
+
+    def set_officer_rule(self, approve_above: float | None, warn_at: float, *, by: str) -> None:
+        """Have an officer approve probes from a cost on, whoever asks them; see `OfficerRules`."""
+        rule = {"kind": "rule", "approve_above": approve_above, "warn_at": warn_at, "by": by}
+        with self._held():
+            add_line(self.folder, rule)
+
+    def approve(self, event: SubsampledGaussian, *, by: str) -> None:
+        """Let one probe of this noise be asked, whatever the officer's rule says."""
+        with self._held():
+            noise, granted = event.noise_multiplier, self._probes_like(event)
+            said = {"kind": "approval", "noise_multiplier": noise, "granted": granted, "by": by}
+            add_line(self.folder, said)
 
     def missing(self, prior: PriorReleases) -> PriorReleases:
         """The releases of another run about these people that were not granted here yet.

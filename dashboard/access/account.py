@@ -12,7 +12,7 @@ from functools import lru_cache, partial
 import streamlit as st
 
 from fedlens.dashboard.access.auth import Visitors
-from fedlens.dashboard.access.session import home, store
+from fedlens.dashboard.access.session import home, plain_errors, store
 from fedlens.dashboard.widgets.markup import plain as plain
 from fedlens.dashboard.widgets.options import COOKIE_VARIABLE, USER_VARIABLE
 from fedlens.store import Member, Permission, Store, StoreError
@@ -56,6 +56,27 @@ def require(permission: Permission) -> Member:
         StoreError: it does not (any more).
     """
     return _allowed(account(), permission)
+
+
+def put_closed(label: str, permission: Permission, render: Callable[[], None]) -> None:
+    """Put a closed box on the page, whose content is made once somebody opens it who may.
+
+    A table that nobody looks at would take its time from the page around it.
+
+    Args:
+        label: what the box says.
+        permission: of the page, which is not run again for the box.
+        render: puts the content on the page.
+    """
+
+    def part() -> None:
+        box = st.expander(label, on_change="rerun")
+        if box.open:
+            with box, plain_errors():
+                require(permission)
+                render()
+
+    st.fragment(part)()
 
 
 def require_later(permission: Permission) -> Callable[[], Member]:

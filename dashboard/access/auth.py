@@ -381,9 +381,16 @@ def _from_here(request: HTTPConnection) -> bool:
     origin = request.headers.get("origin")
     if site not in ("same-origin", "none"):
         return False
+    if origin is None:
+        return True
     # A proxy may ask under another host; no other site's page can have a browser send its header.
-    hosts = request.headers.get("host"), request.headers.get("x-forwarded-host")
-    return origin is None or urlsplit(origin).netloc in hosts
+    forwarded = request.headers.get("x-forwarded-host")
+    hosts = {request.headers.get("host"), forwarded}
+    server = request.scope.get("server")
+    if forwarded and server:
+        # One that forwards a port may name that in place of the page's own origin, and of no other.
+        hosts.add(f"localhost:{server[1]}")
+    return urlsplit(origin).netloc in hosts
 
 
 def _as_from_here(scope: Scope) -> Scope:

@@ -50,6 +50,8 @@ class DiagnosedFault:
     """Probability that it is this fault, if it is one of the library alone."""
     probe: str = ""
     """The question to users that would confirm it; empty where the library has none."""
+    probe_refusal: str = ""
+    """Why the run's users cannot be asked it; empty where they can."""
     otherwise: str = ""
     """What else looks the same in released sums; empty for nothing in particular."""
     like: str = ""
@@ -201,6 +203,7 @@ def _finding(one: Any) -> DiagnosedFault:
         ),
         certainty=float(one["certainty"]),
         probe=str(one["probe"]),
+        probe_refusal=str(one["probe_refusal"]),
         otherwise=str(one["otherwise"]),
         like=str(one["like"]),
     )

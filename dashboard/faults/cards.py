@@ -62,6 +62,16 @@ def _population(named: str) -> Population | None:
         return None
 
 
+def refused_card(finding: DiagnosedFault) -> str:
+    """Why the probe that would confirm a finding is not offered, as a card's inner HTML."""
+    why = finding.probe_refusal[:1].upper() + finding.probe_refusal[1:]
+    return (
+        '<p class="over">Confirm it</p><h2>These users cannot be asked</h2>'
+        f"<p>{text(why)}.</p>"
+        f'<dl class="facts"><dt>Probe</dt><dd><code>{text(finding.probe)}</code></dd></dl>'
+    )
+
+
 def offer_card(offer: ProbeOffer, path: str) -> str:
     """The offer as a card's inner HTML."""
     price = offer.price

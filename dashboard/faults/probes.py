@@ -11,7 +11,7 @@ from typing import Any
 
 import streamlit as st
 
-from fedlens.accountant.probing import probe_event
+from fedlens.accountant.probing import probe_event, probe_noise
 from fedlens.dashboard.access.account import account, require
 from fedlens.dashboard.access.session import home
 from fedlens.dashboard.faults import cards, panel
@@ -22,13 +22,13 @@ from fedlens.dashboard.faults.panel import clock
 from fedlens.dashboard.faults.report import probe_card
 from fedlens.dashboard.jobs import CommandFailed, Job, Jobs
 from fedlens.dashboard.privacy.books import open_books
-from fedlens.dashboard.privacy.people import People, people_of
+from fedlens.dashboard.privacy.people import People, open_population, people_of
 from fedlens.dashboard.summary.privacy import epsilon_text
 from fedlens.dashboard.widgets.display import put_card
 from fedlens.dashboard.widgets.markup import text
 from fedlens.dashboard.widgets.pages import put_link
 from fedlens.diagnosis.probe_offers import ProbeOffer
-from fedlens.store import RunRecord, SpendingRequest, StoredRequest
+from fedlens.store import RunRecord, SpendingRequest, StoredRequest, StoreError
 from fedlens.store.records import utc_now
 from fedlens.store.spending import LONGEST_WORDS
 
@@ -115,14 +115,28 @@ def carry_out(request_id: int) -> None:
     def told(answered: bool, why: str) -> None:
         own.close_request(request_id, answered=answered, note=why)
 
+    try:
+        _approve(asked)
+    except StoreError as error:
+        told(False, str(error))
+        raise
     question = ProbeQuestion(place, asked.probe, asked.asked_epsilon, asked.delta)
     probes().ask(question, told)
+
+
+def _approve(asked: StoredRequest) -> None:
+    """Have the population's ledger let the probe through, where a population pays."""
+    people = people_of(asked.run_id)
+    if people is not None and people.population:
+        event = probe_event(probe_noise(asked.asked_epsilon, asked.delta))
+        open_population(people.population).approve(event, by=str(asked.decided_by))
 
 
 def render_probe(finding: DiagnosedFault, run: RunRecord, place: RunPlace, shown: str) -> None:
     """Put the offer of a finding's probe on the page, or how far it is.
 
-    Nothing where there is no such probe, or where it was answered.
+    Nothing where there is no such probe, or where it was answered; where the run's users cannot be
+    asked it, why.
 
     Args:
         finding: what it would confirm.
@@ -132,6 +146,9 @@ def render_probe(finding: DiagnosedFault, run: RunRecord, place: RunPlace, shown
     """
     offer = cards.offer_for(finding, run.config)
     if offer is None or answers_to(finding, place):
+        return
+    if finding.probe_refusal:
+        put_card(cards.refused_card(finding))
         return
     question = ProbeQuestion(place, offer.probe, offer.price.asked_epsilon, offer.price.delta)
     job, asked = probes().job(question), _last_request(run, offer)
@@ -201,7 +218,12 @@ def _button(question: ProbeQuestion, offer: ProbeOffer, run: RunRecord) -> None:
 
 
 def _needs_approval(people: People, offer: ProbeOffer, run: RunRecord) -> bool:
-    """Whether an officer's rule says that this is more than an engineer spends alone."""
+    """Whether an officer's rule says that this is more than an engineer spends alone.
+
+    The population's own rule binds commands too; another dashboard may have set it.
+    """
+    if offer.price.waits:
+        return True
     rule = home().spending_rule(people.key)
     if rule.approve_above is None:
         return False

@@ -68,16 +68,19 @@ def _waiting(store: Store, project: StoredProject, asked: Mapping[str, Any]) -> 
 def decisions(
     store: Store, project: StoredProject, _: Member, asked: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """A page of the list of reviewed samples, by a filter."""
-    label = asked.get("label")
+    """A page of the list of reviewed samples, by filters, and who has decided any."""
+    label, reviewer = asked.get("label"), asked.get("reviewer")
     total, page = store.list_reviewed(
         project.project_id,
         text(asked.get("state"), "state"),  # type: ignore[arg-type]  # the store checks it
         label_id=None if label is None else whole(label, "label"),
+        reviewer_id=None if reviewer is None else whole(reviewer, "reviewer"),
         offset=max(0, whole(asked.get("offset", 0), "offset")),
         limit=PAGE,
     )
-    return {"total": total, "cards": _cards(store, project, page)}
+    people = store.reviewers(project.project_id)
+    said = {"total": total, "cards": _cards(store, project, page)}
+    return said | {"reviewers": [{"id": one, "name": name} for one, name in people.items()]}
 
 
 def agreed(

@@ -419,7 +419,9 @@ def _who_may(report: Report) -> Answer:
     facts = [("Waiting", f"{len(waiting)} now")]
     for one in report.requests[:4]:
         facts.append((f"{one.changed_at:%Y-%m-%d}", request_words(one)))
-    facts.append(("Binds", "what is asked from pages; commands are bound by the budget alone"))
+    everywhere = "what is asked from pages and by commands: the population's ledger looks at it"
+    pages = "what is asked from pages; a run without a population has no ledger that commands ask"
+    facts.append(("Binds", everywhere if report.books.people.population else pages))
     return Answer(
         "Who may spend, and who approved what?", said, tuple(facts), WARN if waiting else ""
     )

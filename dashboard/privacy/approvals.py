@@ -8,7 +8,7 @@ from fedlens.dashboard.access.account import account, require
 from fedlens.dashboard.access.session import home, store_of
 from fedlens.dashboard.faults import panel, probes
 from fedlens.dashboard.privacy.answers import request_words
-from fedlens.dashboard.privacy.people import People
+from fedlens.dashboard.privacy.people import People, open_population
 from fedlens.dashboard.summary.privacy import delta_text, epsilon_text
 from fedlens.dashboard.widgets.display import put_card
 from fedlens.dashboard.widgets.markup import plain, text
@@ -108,4 +108,6 @@ def render_rule(people: People, rule: SpendingRule) -> None:
             officer = require("approve").name
             limit = above if asked else None
             home().set_spending_rule(people.key, limit, warn / 100, author=officer)
+            if people.population:  # whose ledger asks it of commands too
+                open_population(people.population).set_officer_rule(limit, warn / 100, by=officer)
             st.rerun()

@@ -16,11 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from fedlens.accountant.ledger.ledger import LedgerError, read_header
+from fedlens.accountant.ledger.population import Population
 from fedlens.accountant.ledger.prior import HEADER
 from fedlens.accountant.ledger.terms import LEDGER, population_folder
 from fedlens.dashboard.access.session import all_runs, store_url
 from fedlens.dashboard.faults import panel
-from fedlens.store import RunRecord
+from fedlens.foundation.errors import FedlensError
+from fedlens.store import RunRecord, StoreError
 
 POPULATION, MODEL = "privacy.population", "tasks.probe.model"
 SHOWN_HASH = 16
@@ -158,6 +160,18 @@ def population_key(named: str) -> str:
     except (LedgerError, OSError):
         identity = sha256(named.encode()).hexdigest()
     return identity[:SHOWN_HASH]
+
+
+def open_population(named: str) -> Population:
+    """The population of that name, to write its officer's rules and approvals down.
+
+    Raises:
+        StoreError: it is not on this machine, or its ledger cannot be trusted.
+    """
+    try:
+        return Population.open(population_folder(named))
+    except (FedlensError, OSError) as error:
+        raise StoreError(f"commands cannot be bound by it: {error}") from None
 
 
 def all_people() -> list[People]:

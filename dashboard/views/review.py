@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import streamlit as st
 
-from fedlens.dashboard.access.account import account, require
+from fedlens.dashboard.access.account import account, put_closed, require
 from fedlens.dashboard.access.session import pick, plain_errors, store
 from fedlens.dashboard.labelling import agreement_tables as tables
 from fedlens.dashboard.labelling.answers import scope_of
-from fedlens.dashboard.widgets.display import frame
+from fedlens.dashboard.widgets.display import frame, put_table
 from fedlens.dashboard.widgets.labeller import desk_data, labeller
 from fedlens.dashboard.widgets.pages import DashboardPage
 from fedlens.store import GivenAnswer, StoredLabel, StoredProject
@@ -46,19 +48,20 @@ def _agreement(
     right.metric("Differing, undecided", f"{store().count_disputed(project.project_id):,}")
     if len({one.sample_id for one in answers}) >= MOST_COMPARED:
         st.caption(CAPPED)
-    with st.expander("Annotators and labels"):
-        st.caption(SHARED_ALONE)
-        names = store().user_names()
-        for title, rows in (
-            (
-                "Annotators",
-                tables.annotator_rows(store().annotator_records(project.project_id, answers)),
-            ),
-            ("Two by two (Cohen's kappa)", tables.pair_rows(answers, labels, names)),
-            ("Label by label (alpha)", tables.label_rows(answers, labels)),
-        ):
-            st.caption(title)
-            st.dataframe(frame(rows), hide_index=True, alt=title)
+    put_closed("Annotators and labels", "review", partial(_tables, answers, labels, project))
+
+
+def _tables(answers: list[GivenAnswer], labels: list[StoredLabel], project: StoredProject) -> None:
+    st.caption(SHARED_ALONE)
+    names = store().user_names()
+    records = store().annotator_records(project.project_id, answers)
+    for title, rows in (
+        ("Annotators", tables.annotator_rows(records)),
+        ("Two by two (Cohen's kappa)", tables.pair_rows(answers, labels, names)),
+        ("Label by label (alpha)", tables.label_rows(answers, labels)),
+    ):
+        st.caption(title)
+        put_table(frame(rows), title)
 
 
 def _desk(project: StoredProject, labels: list[StoredLabel]) -> None:
@@ -78,12 +81,13 @@ def render() -> None:
             return
         by_id = {str(project.project_id): project for project in reversed(projects)}
         project = pick("Project", by_id, lambda one: one.name, "project")
-        answers = store().answers(project.project_id, shared=MOST_COMPARED)
         labels = store().labels(project.project_id)
-        if not store().label_table(project.project_id):
+        if not store().has_answers(project.project_id):
             st.info("**No answers yet.** Annotators give them under Annotate.")
             return
         _desk(project, labels)
+        # After the desk, which is on the screen while these are still read.
+        answers = store().answers(project.project_id, shared=MOST_COMPARED)
         _agreement(answers, labels, project)
 
 

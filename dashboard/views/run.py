@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+from functools import partial
 
 import streamlit as st
 
 from fedlens.accountant.wording import percentage
-from fedlens.dashboard.access.account import account, require
+from fedlens.dashboard.access.account import account, put_closed, require
 from fedlens.dashboard.access.session import all_runs, pick_run, plain_errors, store
 from fedlens.dashboard.faults import panel
 from fedlens.dashboard.privacy.books import Totals, budget_of
@@ -208,8 +209,7 @@ def _pin(run: RunRecord) -> None:
 
 
 def _settings(run: RunRecord) -> None:
-    with st.expander("Configuration"):
-        st.code(json.dumps(dict(run.config), indent=1, sort_keys=True), language="json")
+    st.code(json.dumps(dict(run.config), indent=1, sort_keys=True), language="json")
 
 
 def render() -> None:
@@ -227,7 +227,7 @@ def render() -> None:
             st.session_state["refreshing"] = run.run_id
         st.fragment(_refreshed, run_every=REFRESH_SECONDS if going_on else None)(run.run_id)
         _pin(run)
-        _settings(run)
+        put_closed("Configuration", "look", partial(_settings, run))
 
 
 def _refreshed(run_id: str) -> None:

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import streamlit as st
 
-from fedlens.dashboard.access.account import require
+from fedlens.dashboard.access.account import account, require
 from fedlens.dashboard.access.session import (
     RUN_PARAMETER,
     all_pins,
@@ -31,6 +31,7 @@ from fedlens.dashboard.privacy.books import PrivacyTotal, Totals
 from fedlens.dashboard.summary import cards
 from fedlens.dashboard.summary.audits import ALARM
 from fedlens.dashboard.summary.badges import STATUS
+from fedlens.dashboard.summary.overlay import render_overlay
 from fedlens.dashboard.summary.privacy import (
     ASSUMPTIONS,
     NOT_PRIVATE,
@@ -40,7 +41,7 @@ from fedlens.dashboard.summary.privacy import (
 )
 from fedlens.dashboard.widgets.markup import plain
 from fedlens.dashboard.widgets.pages import PAGES, DashboardPage
-from fedlens.dashboard.widgets.rows import rows
+from fedlens.dashboard.widgets.rows import Views, rows
 from fedlens.store import RoundRecord, RunGlance, RunRecord
 
 START_HINT = "fedlens simulate --preset demo --out runs/demo"
@@ -157,10 +158,22 @@ def _list(every: int | None) -> None:
             row(run, glances.get(run.run_id), panel.hint(run, pins), totals.beyond(run))
             for run, glances in found
         ]
-        opened = rows(shown, key="runs")
-    if opened is not None:
-        page, run_id = opened
+        views = Views(home().saved_views(), _save_view if account().may("manage") else None)
+        said = rows(shown, key="runs", views=views)
+        render_overlay([run for run, _ in found if run.run_id in said.ticked])
+    if said.opened is not None:
+        page, run_id = said.opened
         st.switch_page(PAGES[page].in_navigation(), query_params={RUN_PARAMETER: run_id})
+
+
+def _save_view(name: str, address: str | None) -> None:
+    """Keep what the list is set to under a name, for all; or delete what has the name."""
+    with plain_errors():
+        author = require("manage").name
+        if address is None:
+            home().delete_view(name)
+        else:
+            home().save_view(name, address, author=author)
 
 
 def _with_glances() -> list[tuple[RunRecord, dict[str, RunGlance]]]:

@@ -52,6 +52,7 @@ function create(parent) {
   root.addEventListener("keydown", (event) => press(state, event));
   state.back = () => {
     if (!state.data || state.data.plain) return;
+    state.sliding = false;
     read(state);
     refine(state, { write: false });
   };
@@ -322,8 +323,9 @@ function showControls(state) {
   const all = fields.ids.length;
   const counted = all === 1 ? "1 sample" : `${all.toLocaleString("en")} samples`;
   const few = shown.length === all ? counted : `${shown.length.toLocaleString("en")} of ${counted}`;
-  state.count.textContent = few;
   const parts = Math.ceil(data.count / PART);
+  const part = parts < 2 ? "" : ` in this part: order, filters and map look at no other`;
+  state.count.textContent = few + part;
   state.part.hidden = parts < 2;
   const numbers = [...Array(parts).keys()];
   fill(state.part, numbers.map((one) => [one ? String(one) : "", `Part ${one + 1} of ${parts}`]));
@@ -413,12 +415,17 @@ function range(state) {
     slider.type = "range";
     Object.assign(slider, { min: 0, max: 100, step: 1 });
     slider.setAttribute("aria-label", end === "low" ? "Least agreement" : "Most agreement");
+    // What is moved in one go, by hand or by keys, is one step that Back undoes.
+    for (const begins of ["pointerdown", "focus"]) {
+      slider.addEventListener(begins, () => (state.sliding = false));
+    }
     slider.addEventListener("input", () => {
       const value = Number(slider.value) / 100;
       state.wanted[end] = value;
       if (end === "low") state.wanted.high = Math.max(value, state.wanted.high);
       else state.wanted.low = Math.min(value, state.wanted.low);
-      refine(state, { quietly: true });
+      refine(state, { quietly: state.sliding });
+      state.sliding = true;
     });
     return slider;
   });

@@ -263,7 +263,7 @@ async function post(desk, what, body) {
   const { opened_on: scope, project } = desk.data;
   let answer;
   try {
-    answer = await fetch(`/desk/${project}/${what}`, {
+    answer = await fetch(`desk/${project}/${what}`, {
       method: "POST", keepalive: what === "leave",
       headers: { "content-type": "application/json", "x-fedlens-desk": "1" },
       body: JSON.stringify({ scope, tab: desk.tab, ...body }),

@@ -12,7 +12,7 @@ function prepareReview(desk) {
   find('[data-act="exclude"]').hidden = false;
   find(".recent").setAttribute("aria-label", "Your last decisions: choose one to change it");
   find(".note input").placeholder = "goes with the next decision";
-  desk.list = { state: "waiting", label: "", cards: [], total: 0, share: SHARES[0][0], bulk: null, last: null };
+  desk.list = { state: "waiting", label: "", reviewer: "", cards: [], total: 0, share: SHARES[0][0], bulk: null, last: null };
   desk.notice = "";
   find(".log").hidden = false;
   find(".log").append(bulkPanel(desk), listPanel(desk));
@@ -179,7 +179,9 @@ function listPanel(desk) {
   const states = selectOf("Show", LIST_STATES, (value) => { desk.list.state = value; loadList(desk); });
   const labels = [["", "Any label"], ...desk.data.labels.map((one) => [String(one.id), one.name])];
   const label = selectOf("Counts as", labels, (value) => { desk.list.label = value; loadList(desk); });
-  bar.append(states, label, element("span", "listed"));
+  const reviewer = selectOf("Decided by", [], (value) => { desk.list.reviewer = value; loadList(desk); });
+  reviewer.classList.add("reviewer");
+  bar.append(states, label, reviewer, element("span", "listed"));
   panel.append(bar, element("div", "tiles"));
   const more = element("button", "", "Show more");
   more.type = "button";
@@ -191,19 +193,25 @@ function listPanel(desk) {
 function selectOf(name, options, change) {
   const select = element("select");
   select.setAttribute("aria-label", name);
-  for (const [value, words] of options) {
-    const option = element("option", "", words);
-    option.value = String(value);
-    select.append(option);
-  }
+  fillSelect(select, options);
   select.addEventListener("change", () => change(select.value));
   return select;
+}
+
+function fillSelect(select, options) {
+  const made = options.map(([value, words]) => {
+    const option = element("option", "", words);
+    option.value = String(value);
+    return option;
+  });
+  select.replaceChildren(...made);
 }
 
 async function loadList(desk, more = false) {
   const { list } = desk;
   const asked = {
     state: list.state, label: list.label ? Number(list.label) : null, offset: more ? list.cards.length : 0,
+    reviewer: list.state === "decided" && list.reviewer ? Number(list.reviewer) : null,
   };
   const turn = (list.turn = (list.turn || 0) + 1);
   try {
@@ -211,6 +219,7 @@ async function loadList(desk, more = false) {
     if (turn !== list.turn) return; // another filter was chosen meanwhile
     list.cards = more ? [...list.cards, ...said.cards] : said.cards;
     list.total = said.total;
+    list.reviewers = said.reviewers;
     drawList(desk);
     countAgreed(desk);
   } catch (problem) {
@@ -222,6 +231,11 @@ function drawList(desk) {
   const { list } = desk;
   desk.root.querySelector(".listed").textContent =
     list.total === 1 ? "1 sample" : `${list.total} samples`;
+  const reviewer = desk.root.querySelector(".reviewer");
+  const people = list.reviewers.map((one) => [String(one.id), one.name]);
+  fillSelect(reviewer, [["", "Any reviewer"], ...people]);
+  reviewer.value = list.reviewer;
+  reviewer.hidden = list.state !== "decided" || people.length < 2;
   desk.root.querySelector('[data-act="more"]').hidden = list.cards.length >= list.total;
   desk.root.querySelector(".tiles").replaceChildren(...list.cards.map((card) => tile(desk, card)));
 }

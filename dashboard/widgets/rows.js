@@ -1,4 +1,6 @@
-// A list of runs: searched, filtered and sorted in the browser; its links are links.
+// A list of runs: searched, filtered and sorted in the browser; its links are links. What it is set
+// to stands in the address, so that a link shows the same and Back undoes it, and views that were
+// saved are such addresses under a name.
 
 const FIRST = 200; // rows drawn at once; the others on demand
 const COLUMNS = [
@@ -7,6 +9,7 @@ const COLUMNS = [
   ["started", "Started"],
 ];
 const FILTERS = ["status", "worth", "diagnosis", "data"];
+const TICKED = "plot"; // of the address: the runs whose figures are drawn together
 const states = new WeakMap();
 
 export default function (component) {
@@ -17,15 +20,19 @@ export default function (component) {
     states.set(parentElement, state);
   }
   state.open = (page, run) => component.setTriggerValue("opened", { page, run });
-  const said = JSON.stringify(data.rows);
+  state.save = (view) => component.setTriggerValue("saved", view);
+  state.tell = () => component.setStateValue("ticked", plotted(state));
+  const said = JSON.stringify(data);
   if (said !== state.seen) {
     state.seen = said;
-    state.rows = data.rows;
-    refill(state);
+    state.data = data;
     draw(state);
+    if (String(plotted(state)) !== String(data.ticked)) state.tell();
   }
+  write(state, true);
   return () => {
     states.delete(parentElement);
+    window.removeEventListener("popstate", state.back);
     state.root.remove();
   };
 }
@@ -37,16 +44,24 @@ function create(parent) {
   search.type = "search";
   search.placeholder = "Search runs";
   search.setAttribute("aria-label", "Search runs");
-  const state = { root, search, rows: [], seen: "", sort: "", down: false, most: FIRST, chosen: {} };
-  search.addEventListener("input", () => again(state));
+  const state = {
+    root, search, data: { rows: [] }, seen: "", most: FIRST, selects: {}, wanted: {}, ticked: new Set(),
+  };
+  let begun = false; // what is typed in one go is one step back
+  search.addEventListener("focus", () => (begun = false));
+  search.addEventListener("input", () => {
+    want(state, "search", search.value, begun);
+    begun = true;
+  });
   bar.append(search);
   for (const field of FILTERS) {
     const select = make("select");
     select.setAttribute("aria-label", `Filter by ${field}`);
-    select.addEventListener("change", () => again(state));
-    state.chosen[field] = select;
+    select.addEventListener("change", () => want(state, field, select.value));
+    state.selects[field] = select;
     bar.append(select);
   }
+  buildViews(state, bar);
   state.count = make("span", "count");
   state.count.setAttribute("role", "status");
   bar.append(state.count);
@@ -64,6 +79,15 @@ function create(parent) {
   });
   root.append(bar, scroll, state.more);
   root.addEventListener("click", (event) => follow(state, event));
+  state.back = () => {
+    begun = false;
+    const before = String(plotted(state));
+    read(state);
+    draw(state);
+    if (String(plotted(state)) !== before) state.tell();
+  };
+  window.addEventListener("popstate", state.back);
+  read(state);
   parent.querySelector("div").append(root);
   return state;
 }
@@ -76,15 +100,114 @@ function follow(state, event) {
   state.open(link.dataset.page, link.dataset.run);
 }
 
-function refill(state) {
-  for (const [field, select] of Object.entries(state.chosen)) {
-    const kept = select.value;
-    const values = [...new Set(state.rows.map((row) => row[field].text))].filter(Boolean).sort();
-    select.replaceChildren(option("", `Any ${field}`), ...values.map((one) => option(one, one)));
-    select.value = values.includes(kept) ? kept : "";
-    select.hidden = values.length < 2;
-  }
+// --- What is wanted, and its address ------------------------------------------------------------
+
+function read(state) {
+  const given = new URLSearchParams(location.search);
+  for (const name of [...FILTERS, "search", "sort"]) state.wanted[name] = given.get(name) || "";
+  state.ticked = new Set(given.getAll(TICKED));
 }
+
+// The ticked runs that there are, in the order of the list as it came.
+function plotted(state) {
+  return state.data.rows.map((row) => row.id).filter((id) => state.ticked.has(id));
+}
+
+// The parameters that a view is of: all but the runs that are drawn, which come and go.
+function viewed(state) {
+  const said = new URLSearchParams();
+  for (const [name, value] of Object.entries(state.wanted)) if (value) said.set(name, value);
+  said.sort();
+  return said;
+}
+
+function write(state, quietly) {
+  const there = new URLSearchParams(location.search);
+  for (const name of [...Object.keys(state.wanted), TICKED]) there.delete(name);
+  for (const [name, value] of viewed(state)) there.set(name, value);
+  for (const run of state.ticked) there.append(TICKED, run);
+  const next = `${location.pathname}${String(there) ? "?" : ""}${there}`;
+  if (next === location.pathname + location.search) return;
+  window.history[quietly ? "replaceState" : "pushState"]({}, "", next);
+}
+
+function want(state, name, value, quietly = false) {
+  state.wanted[name] = value;
+  state.most = FIRST;
+  write(state, quietly);
+  draw(state);
+}
+
+// A filter stays in force where no run fits it any more: a view of what failed is then empty.
+function refill(state) {
+  for (const [field, select] of Object.entries(state.selects)) {
+    const wanted = state.wanted[field];
+    const there = state.data.rows.map((row) => row[field].text);
+    const values = [...new Set([...there, wanted])].filter(Boolean).sort();
+    select.replaceChildren(option("", `Any ${field}`), ...values.map((one) => option(one, one)));
+    select.value = wanted;
+    select.hidden = values.length < 2 && !wanted;
+  }
+  if (state.search.value !== state.wanted.search) state.search.value = state.wanted.search;
+}
+
+// --- Saved views ---------------------------------------------------------------------------------
+
+function buildViews(state, bar) {
+  state.views = make("select");
+  state.views.setAttribute("aria-label", "Saved views");
+  state.views.addEventListener("change", () => {
+    const given = new URLSearchParams(state.views.value);
+    for (const name of [...FILTERS, "search", "sort"]) state.wanted[name] = given.get(name) || "";
+    want(state, "search", state.wanted.search);
+  });
+  state.viewName = make("input");
+  state.viewName.placeholder = "Name of the view";
+  state.viewName.maxLength = 60;
+  state.viewName.setAttribute("aria-label", "Name of the view");
+  state.viewName.addEventListener("keydown", (event) => {
+    if (event.key === "Enter") keep();
+    if (event.key === "Escape") name(false);
+  });
+  state.keep = make("button", "more");
+  state.keep.addEventListener("click", () => (state.viewName.hidden ? name(true) : keep()));
+  state.drop = make("button", "more");
+  state.drop.textContent = "Delete view";
+  state.drop.addEventListener("click", () => state.save({ name: current(state).name, address: null }));
+  const name = (open) => {
+    state.viewName.hidden = !open;
+    if (open) state.viewName.focus();
+    drawViews(state);
+  };
+  const keep = () => {
+    const called = state.viewName.value.trim();
+    if (!called) return state.viewName.focus();
+    state.save({ name: called, address: String(viewed(state)) });
+    state.viewName.value = "";
+    name(false);
+  };
+  state.viewName.hidden = true;
+  bar.append(state.views, state.viewName, state.keep, state.drop);
+}
+
+function current(state) {
+  const here = String(viewed(state));
+  return here && state.data.views.find((one) => one.address === here);
+}
+
+function drawViews(state) {
+  const { views, may_save: maySave } = state.data;
+  const here = current(state);
+  state.views.replaceChildren(option("", "All runs"), ...views.map((one) => option(one.address, one.name)));
+  if (!here && String(viewed(state))) state.views.append(option("?", "Not saved"));
+  state.views.value = here ? here.address : String(viewed(state)) ? "?" : "";
+  state.views.hidden = !views.length;
+  state.keep.textContent = state.viewName.hidden ? "Save view" : "Save";
+  state.keep.hidden = !maySave || (state.viewName.hidden && (Boolean(here) || !String(viewed(state))));
+  state.drop.hidden = !maySave || !here;
+}
+
+// --- The list ------------------------------------------------------------------------------------
 
 function option(value, text) {
   const made = make("option");
@@ -93,24 +216,27 @@ function option(value, text) {
   return made;
 }
 
-function again(state) {
-  state.most = FIRST;
-  draw(state);
-}
-
 function left(state) {
-  const words = state.search.value.toLowerCase().split(/\s+/).filter(Boolean);
-  const found = state.rows.filter((row) => {
+  const { wanted } = state;
+  const words = wanted.search.toLowerCase().split(/\s+/).filter(Boolean);
+  const found = state.data.rows.filter((row) => {
     const all = `${row.id} ${COLUMNS.map(([field]) => row[field].text).join(" ")}`.toLowerCase();
-    const chosen = Object.entries(state.chosen);
     return (
       words.every((word) => all.includes(word)) &&
-      chosen.every(([field, select]) => !select.value || row[field].text === select.value)
+      FILTERS.every((field) => !wanted[field] || row[field].text === wanted[field])
     );
   });
-  if (!state.sort) return found;
-  const sign = state.down ? -1 : 1;
-  return found.sort((a, b) => sign * compare(a[state.sort].order, b[state.sort].order));
+  const { field, down } = sorting(state);
+  if (!field) return found;
+  const sign = down ? -1 : 1;
+  return found.sort((a, b) => sign * compare(a[field].order, b[field].order));
+}
+
+// What the list is sorted by, as the address says it: ``epsilon``, or ``-epsilon`` downwards.
+function sorting(state) {
+  const { sort } = state.wanted;
+  const field = sort.replace(/^-/, "");
+  return { field: COLUMNS.some(([one]) => one === field) ? field : "", down: sort.startsWith("-") };
 }
 
 function compare(a, b) {
@@ -122,10 +248,13 @@ function counted(all) {
 }
 
 function draw(state) {
+  refill(state);
+  drawViews(state);
   const rows = left(state);
   state.head.replaceChildren(header(state));
-  state.body.replaceChildren(...rows.slice(0, state.most).map(line));
-  const all = state.rows.length;
+  state.body.replaceChildren(...rows.slice(0, state.most).map((row) => line(state, row)));
+  state.root.classList.toggle("plotted", state.ticked.size > 0);
+  const all = state.data.rows.length;
   state.count.textContent = rows.length === all ? counted(all) : `${rows.length} of ${counted(all)}`;
   state.more.hidden = rows.length <= state.most;
   state.more.textContent = `Show ${rows.length - state.most} more`;
@@ -133,29 +262,52 @@ function draw(state) {
 
 function header(state) {
   const row = make("tr");
-  const thumb = make("th");
-  thumb.textContent = "Samples";
-  row.append(thumb);
+  for (const words of ["Plot", "Samples"]) {
+    const cell = make("th");
+    cell.textContent = words;
+    row.append(cell);
+  }
+  const { field: sorted, down } = sorting(state);
   for (const [field, words] of COLUMNS) {
     const cell = make("th", field);
     const button = make("button");
-    const mark = state.sort === field ? (state.down ? " ▾" : " ▴") : "";
+    const mark = sorted === field ? (down ? " ▾" : " ▴") : "";
     button.textContent = words + mark;
     button.addEventListener("click", () => {
-      state.down = state.sort === field && !state.down;
-      state.sort = field;
-      draw(state);
+      want(state, "sort", `${sorted === field && !down ? "-" : ""}${field}`);
       state.head.querySelector(`.${field} button`).focus();
     });
-    cell.setAttribute("aria-sort", mark ? (state.down ? "descending" : "ascending") : "none");
+    cell.setAttribute("aria-sort", mark ? (down ? "descending" : "ascending") : "none");
     cell.append(button);
     row.append(cell);
   }
   return row;
 }
 
-function line(row) {
+// Several runs are drawn together: ticked here, or by the address.
+function tick(state, row) {
+  const cell = make("td", "tick");
+  const box = make("input");
+  box.type = "checkbox";
+  box.checked = state.ticked.has(row.id);
+  box.disabled = !box.checked && state.ticked.size >= state.data.most;
+  box.setAttribute("aria-label", `Plot ${row.name.text}`);
+  box.addEventListener("change", () => {
+    state.ticked[box.checked ? "add" : "delete"](row.id);
+    write(state);
+    state.tell();
+    for (const one of state.body.querySelectorAll(".tick input")) {
+      one.disabled = !one.checked && state.ticked.size >= state.data.most;
+    }
+    state.root.classList.toggle("plotted", state.ticked.size > 0);
+  });
+  cell.append(box);
+  return cell;
+}
+
+function line(state, row) {
   const made = make("tr");
+  made.append(tick(state, row));
   const thumb = make("td", "thumb");
   if (row.picture) {
     const image = make("img");

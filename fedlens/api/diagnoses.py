@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -177,6 +178,7 @@ def diagnose(
             sums are trimmed.
         FedlensError: there is no such run or data set.
     """
+    from fedlens.api.probes import why_not_asked
     from fedlens.diagnosis.diagnose import diagnose as diagnosed
     from fedlens.diagnosis.stored_answers import FOLDER, is_public
     from fedlens.models.faults.library import find_faults
@@ -200,7 +202,7 @@ def diagnose(
     if earlier is not None:
         before = _released(earlier, annotator)
     released = _released(chosen, annotator)
-    return diagnosed(
+    said = diagnosed(
         released,
         found,
         before=before,
@@ -211,6 +213,11 @@ def diagnose(
         guessed=chosen.config.split.active or (earlier is not None and earlier.config.split.active),
         stored_at=chosen.path / FOLDER if public else None,
     )
+    findings = (
+        replace(one, probe_refusal=why_not_asked(chosen.config, one.probe) if one.probe else "")
+        for one in said.findings
+    )
+    return replace(said, findings=tuple(findings))
 
 
 def has_public_records(name: str) -> bool:

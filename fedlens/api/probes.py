@@ -139,16 +139,16 @@ def probe(
 
     Raises:
         WrongUse: an argument cannot be used, or the run's users cannot be probed.
-        OutOfBudget: the population cannot pay, or its owner leaves less to probes. Nothing was
-            asked.
+        OutOfBudget: the population cannot pay, its owner leaves less to probes, or its officer has
+            to approve it first. Nothing was asked.
         FedlensError: what else prevents it.
     """
     from fedlens.accountant.ledger.population import OutOfBudget
     from fedlens.api.simulations import SimulationSettings, prepare, train
 
     price = probe_price(subject, probe, epsilon=epsilon, delta=delta, model=model)
-    if price.refusal is not None:
-        raise OutOfBudget(price.refusal)
+    if reason := price.refusal or price.waits:
+        raise OutOfBudget(reason)
     base = _config_of(subject, delta)
     config = probe_config(base, probe, price.noise_multiplier, _model(subject, probe, model))
     where = _beside(subject) if out is None else Path(out)
@@ -239,17 +239,34 @@ def _released_mean(made: Run) -> float:
     return float(metrics[FIGURE])
 
 
-def _config_of(subject: Run | Config | Path | str, delta: float | None) -> Config:
-    base = _run_of(subject).config if isinstance(subject, (Run, Path, str)) else subject
-    if base.privacy.unit != "user":
-        raise WrongUse(
-            "a probe asks users, and this run protects records: probe a run of unit user"
-        )
-    if base.privatizer.active:
-        raise WrongUse(
+def why_not_asked(config: Config, probe: str) -> str:
+    """Why a run's users cannot be asked a question, in words; empty where they can.
+
+    Args:
+        config: the run's settings.
+        probe: the question; empty for any that asks no network.
+    """
+    from fedlens.models.probes.asking import parse_probe
+
+    if config.privacy.unit != "user":
+        return "a probe asks users, and this run protects records: probe a run of unit user"
+    if config.privatizer.active:
+        return (
             "a probe looks at records as they are, and this run's users hide an attribute of them: "
             "probe a run without a privatizer"
         )
+    if probe and parse_probe(probe).probe.needs_model and config.annotator is None:
+        return (
+            f"probe {probe!r} asks a network that knows the classes, and this run trained none: "
+            "name a run with an annotator as model"
+        )
+    return ""
+
+
+def _config_of(subject: Run | Config | Path | str, delta: float | None) -> Config:
+    base = _run_of(subject).config if isinstance(subject, (Run, Path, str)) else subject
+    if refusal := why_not_asked(base, ""):
+        raise WrongUse(refusal)
     if base.split.active:
         raise WrongUse(
             "a probe asks users whom a server can count, and this run is on one side of a private "
@@ -279,14 +296,15 @@ def _model(subject: Run | Config | Path | str, probe: str, model: Run | Path | s
         return ""
     if model is not None:
         return str(_run_of(model).path.absolute())
-    if isinstance(subject, (Run, Path, str)):
-        run = _run_of(subject)
-        if run.config.annotator is not None:
-            return str(run.path.absolute())
-    raise WrongUse(
-        f"probe {probe!r} asks a network that knows the classes: name a run with an annotator as "
-        "model"
-    )
+    if not isinstance(subject, (Run, Path, str)):
+        raise WrongUse(
+            f"probe {probe!r} asks a network that knows the classes: name a run with an annotator "
+            "as model"
+        )
+    run = _run_of(subject)
+    if refusal := why_not_asked(run.config, probe):
+        raise WrongUse(refusal)
+    return str(run.path.absolute())
 
 
 def _beside(subject: Run | Config | Path | str) -> Path | None:

@@ -69,7 +69,8 @@ def run(args: argparse.Namespace) -> int:
         _print_price(price)
         if args.json:
             print_json(price.to_json())
-        return ExitStatus.OUT_OF_BUDGET if price.refusal else ExitStatus.DONE
+        refused = price.refusal or price.waits
+        return ExitStatus.OUT_OF_BUDGET if refused else ExitStatus.DONE
     with round_bar() as observer:
         found = probe(
             subject,
@@ -132,6 +133,8 @@ def _print_price(price: ProbePrice) -> None:
     )
     if price.refusal:
         say(f"REFUSED: {price.refusal}")
+    elif price.waits:
+        say(f"WAITS: {price.waits}")
 
 
 def _print_filter(price: ProbePrice) -> None:

@@ -21,6 +21,7 @@ TURNED = {
     "alternatives": [],
     "certainty": 1.0,
     "probe": "better_after:rotate270",
+    "probe_refusal": "",
     "otherwise": "Users who hold the device on its side.",
     "like": "",
 }

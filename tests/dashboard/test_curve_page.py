@@ -14,6 +14,7 @@ from streamlit.testing.v1 import AppTest
 from fedlens.dashboard.widgets.display import rows_of
 from fedlens.store import (
     PrivatizerAttack,
+    PrivatizerControl,
     PrivatizerCurve,
     PrivatizerPoint,
     Store,
@@ -74,6 +75,7 @@ def a_curve(**changes: Any) -> PrivatizerCurve:
         "utility_measure": "accuracy",
         "least_sum": 0.02,
         "label": LABEL,
+        "controls": (PrivatizerControl(sent="the answer alone", secret=0.61, use=0.97),),
         "points": (
             a_point(None, 0.95, attacks=raw, latency_ms=None),
             a_point(0.5, 0.8),
@@ -108,8 +110,11 @@ def test_a_curve_says_what_it_is_worth(open_page: Opener, store_at: tuple[str, S
     assert "not differentially private" in said and "a better attacker may come" in said
     assert "quick" not in said
     points = rows_of(app.dataframe[0].value)
-    assert [row["Point"] for row in points] == ["raw records", "α = 0.5", "α = 0.9"]
-    assert points[2]["reads"] == "0.650 ± 0.010"
+    alone = "no filter: the answer alone"
+    assert [row["Point"] for row in points] == ["raw records", alone, "α = 0.5", "α = 0.9"]
+    assert (points[1]["Utility"], points[1]["reads"]) == ("0.970", "0.610")
+    assert points[3]["reads"] == "0.650 ± 0.010"
+    assert "send the answer" in said
 
 
 def test_the_address_names_the_curve(open_page: Opener, store_at: tuple[str, Store]) -> None:
@@ -139,6 +144,7 @@ def test_who_sees_no_record_is_a_line_of_reference() -> None:
     assert {row["name"]: row["level"] for row in levels[0]} == {
         "prior only": 0.5,
         "raw records": 0.95,
+        "the answer alone": 0.61,
     }
 
 

@@ -188,9 +188,16 @@ def test_signing_in_leads_to_where_one_was_going_on_this_server_alone(
 
 
 def test_a_proxy_may_ask_under_another_host_and_no_other_site(client: TestClient) -> None:
-    shown = {"origin": "https://lab.example"}
-    told = shown | {"x-forwarded-host": "lab.example"}
-    for headers, status in ((shown, 403), (told, 303)):
+    public = {"x-forwarded-host": "lab.example"}
+    shown, own = {"origin": "https://lab.example"}, {"origin": "http://localhost:80"}
+    other = {"origin": "http://localhost:81"}
+    for headers, status in (
+        (shown, 403),
+        (shown | public, 303),
+        (own, 403),
+        (own | public, 303),  # one that forwards a port names that, in place of the page's own
+        (other | public, 403),
+    ):
         answer = client.post(
             "/login", data={"token": TOKEN}, headers=headers, follow_redirects=False
         )

@@ -280,6 +280,7 @@ def test_a_decision_is_stored_once_and_none_is_overwritten_unseen(
     [
         ("decisions", {"state": "odd"}),
         ("decisions", {"state": "decided", "label": "x"}),
+        ("decisions", {"state": "decided", "reviewer": "rev"}),
         ("agreed", {"share": 0.2}),
         ("agreed", {"share": True}),
         ("together", {"share": 1, "uuid": "u", "accept": True, "expected": 7}),

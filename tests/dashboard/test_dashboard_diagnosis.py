@@ -67,6 +67,23 @@ def test_a_finding_says_what_in_whom_where_how_sure_and_what_else(
     assert "each is less than a thousandth as likely" in text
 
 
+def test_a_probe_that_cannot_be_asked_is_not_offered_and_says_why(
+    open_page: Opener, store_at: tuple[str, Store], tmp_path: Path
+) -> None:
+    config = {"data.users": 1000, "privacy.delta": 1e-5}
+    populated.whole_run(store_at[1], "run-1", config=config)
+    here = diagnosed.folder_of(tmp_path)
+    for refusal, shown in (("", True), ("the run trained no <b>network</b>", False)):
+        diagnosed.keep(
+            here, diagnosed.said(findings=[{**diagnosed.TURNED, "probe_refusal": refusal}])
+        )
+        app = open_page("diagnosis", run="run-1")
+        text = page_text(app)
+        assert ("Ask all users one number" in text) == shown
+        assert ("fedlens probe" in text) == shown
+        assert ("The run trained no &lt;b&gt;network" in text) != shown
+
+
 def test_other_explanations_are_named_with_how_likely_they_are() -> None:
     other = {"fault": "tilt", "says": "tilted", "likelihood": 0.04}
     doubtful = {**diagnosed.TURNED, "alternatives": [other], "certainty": 0.96}

@@ -9,19 +9,19 @@ from typing import Any
 import diagnosed
 import populated
 import pytest
-from browser_setup import axe_script
 from serving import Served, start_dashboard, stop_dashboard
 from tiny import TINY
+from walking import PASSWORD, Walker
 
 import fedlens
 from fedlens.accountant.ledger.population import Population, PopulationTerms
+from fedlens.cli import main
 from fedlens.dashboard.faults.jobs import RunPlace
 from fedlens.dashboard.summary.privacy import epsilon_text
+from fedlens.foundation.errors import ExitStatus
 
 playwright = pytest.importorskip("playwright.sync_api")
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-PASSWORD = "a long password"
-STILL = "[data-testid='stApp'][data-test-script-state='notRunning']"
 FOUND = diagnosed.TURNED | {"probe": "repeats"}
 
 
@@ -49,44 +49,7 @@ def served_ward(ward: Path, tmp_path: Path) -> Iterator[Served]:
     stop_dashboard(running)
 
 
-class Person:
-    """Somebody in a browser of their own; what goes wrong there is kept."""
-
-    def __init__(self, browser: Any, served: Served, name: str) -> None:
-        self.served, self.wrong, self.hosts = served, list[str](), set[str]()
-        self.context = browser.new_context(viewport={"width": 1280, "height": 1000})
-        self.page = self.context.new_page()
-        self.page.set_default_timeout(60_000)
-        self.page.on("pageerror", lambda error: self.wrong.append(str(error)))
-        self.page.on("request", lambda one: self.hosts.add(one.url.split("/")[2].split(":")[0]))
-        self.page.goto(f"{served.address}/privacy")
-        self.page.get_by_label("Name").fill(name)
-        self.page.get_by_label("Password").fill(PASSWORD)
-        self.page.get_by_role("button", name="Sign in").click()
-        self.still()
-        self.page.on("console", self._hear)  # a page without a session is a 401 of our own
-
-    def _hear(self, message: Any) -> None:
-        # Streamlit guesses where its own pages lie, and asks at a wrong place first.
-        if message.type == "error" and "_stcore" not in message.location.get("url", ""):
-            self.wrong.append(message.text)
-
-    def go(self, path: str) -> Any:
-        self.page.goto(f"{self.served.address}/{path}")
-        return self.still()
-
-    def still(self) -> Any:
-        self.page.wait_for_selector("h1")
-        self.page.wait_for_selector(STILL)
-        return self.page
-
-    def leave(self) -> None:
-        self.context.close()
-        assert self.wrong == []
-        assert self.hosts <= {"127.0.0.1", ""}
-
-
-def ask(engineer: Person, run: str, why: str) -> None:
+def ask(engineer: Walker, run: str, why: str) -> None:
     page = engineer.go(f"diagnosis?run={run}")
     page.get_by_role("button", name="Ask an officer").click()
     page.get_by_label("What for").fill(why)
@@ -96,22 +59,13 @@ def ask(engineer: Person, run: str, why: str) -> None:
     page.get_by_text("Waits for an officer").wait_for()
 
 
-def violations(person: Person, theme: str) -> list[tuple[str, str]]:
-    person.page.emulate_media(color_scheme=theme)
-    script = axe_script()
-    if script is None:
-        return []
-    person.page.evaluate(script)
-    said = person.page.evaluate("axe.run(document, {resultTypes: ['violations']})")
-    bad = [one for one in said["violations"] if one["impact"] in ("serious", "critical")]
-    return [(one["id"], one["nodes"][0]["html"]) for one in bad]
-
-
 def test_an_officer_sets_a_rule_decides_and_files(
     browser: Any, served_ward: Served, ward: Path, tmp_path: Path
 ) -> None:
     before, run = Population.read(ward).spent().epsilon, Population.read(ward).shares()[0].run
-    officer, engineer = (Person(browser, served_ward, name) for name in ("otto", "eve"))
+    officer, engineer = (
+        Walker(browser, served_ward, name, at="privacy") for name in ("otto", "eve")
+    )
     desk = officer.page
     desk.get_by_text("Question 12 of 12").wait_for()
     assert desk.title().startswith("Population ward · Privacy")
@@ -127,12 +81,14 @@ def test_an_officer_sets_a_rule_decides_and_files(
     desk.get_by_role("button", name="Set", exact=True).click()
     desk.get_by_text("a probe waits for an officer").wait_for()
 
+    asked = ["probe", str(tmp_path / "runs" / "tiny"), "--probe", "repeats", "--epsilon", "0.3"]
+    assert main(asked) == ExitStatus.OUT_OF_BUDGET, "the rule binds commands too"
+    assert not list((tmp_path / "runs").glob("tiny-probe-*"))
     ask(engineer, run, "is it real?")
-    assert violations(engineer, "light") == []
+    engineer.look()
     officer.go("privacy")
     desk.get_by_text("is it real?").wait_for()
-    for theme in ("light", "dark"):
-        assert violations(officer, theme) == []
+    officer.look("light", "dark")
     desk.get_by_role("button", name="Decline").click()
     desk.get_by_text("say why it is declined").wait_for()
     desk.get_by_label("Reason").fill("ask a smaller one")
@@ -149,6 +105,7 @@ def test_an_officer_sets_a_rule_decides_and_files(
     engineer.go(f"diagnosis?run={run}")
     engineer.page.get_by_text("Asked of all users").first.wait_for(timeout=60_000)
     after = Population.read(ward)
+    assert main(asked) == ExitStatus.OUT_OF_BUDGET, "an approval lets one probe through"
     assert after.spent().epsilon > before
     total = f"DP ε {epsilon_text(after.spent().epsilon)}"
     for path in ("privacy", "run", ""):

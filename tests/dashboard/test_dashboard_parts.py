@@ -14,7 +14,7 @@ from PIL import Image
 from fedlens.dashboard.labelling.project_form import RESERVED, default_labels, read_labels
 from fedlens.dashboard.samples import images
 from fedlens.dashboard.samples.progress_strip import arrange_strip
-from fedlens.dashboard.summary import charts
+from fedlens.dashboard.summary import charts, overlay
 from fedlens.dashboard.summary import charts as percentiles
 from fedlens.dashboard.summary.privacy import epsilon_text, figures
 from fedlens.dashboard.views.run import about
@@ -103,6 +103,25 @@ def test_both_accountants_are_drawn_and_never_on_one_axis() -> None:
         legend[2]: [0.9, 1.8],
         legend[3]: [0.3, 0.6],
     }
+
+
+def test_runs_that_are_drawn_together_keep_their_values_colours_and_what_they_lack() -> None:
+    progress = {"a": [a_round(1), a_round(2)], "b": [a_round(4)], "c": [a_round(1, private=False)]}
+    assert overlay.figure_names(progress) == [overlay.SPENT, "loss", "broken"]
+    spent = overlay.overlay_frame(progress, "dp_epsilon")
+    assert spent.groupby("run")["value"].apply(list).to_dict() == {
+        "a": [4.0, pytest.approx(5.657, abs=1e-3)],
+        "b": [8.0],
+    }
+    assert list(spent["said"]) == ["4", "5.66", "8"]  # rounded up, as every figure of privacy
+    assert list(overlay.overlay_frame(progress, "loss")["value"]) == [1.0, 0.5, 0.25, 1.0]
+    assert overlay.overlay_frame(progress, "broken").empty
+    lines = []
+    for names in (list("abcdefgh"), list("ab")):
+        drawn = overlay.overlay_chart(spent, names, "ε").to_dict()["encoding"]
+        colours, dashes = (drawn[one]["scale"]["range"] for one in ("color", "strokeDash"))
+        lines.append([(one, *dash) for one, dash in zip(colours, dashes, strict=True)])
+    assert len(set(lines[0])) == 8 and lines[0][:2] == lines[1]
 
 
 def test_infinite_and_missing_values_are_not_drawn() -> None:

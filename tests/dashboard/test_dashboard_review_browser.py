@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import populated
 import pytest
 from serving import Served
 
-from fedlens.store import Annotation, Store
+from fedlens.store import Adjudication, Annotation, Store
 
 playwright = pytest.importorskip("playwright.sync_api")
 pytestmark = pytest.mark.browser
@@ -119,6 +120,20 @@ def test_a_reviewer_takes_back_reopens_and_decides_many_at_once(
     page.locator(".desk[data-painted]").wait_for()
     assert on_screen(page) == second
     page.get_by_label("Show", exact=True).select_option("decided")
+    playwright.expect(page.get_by_label("Decided by")).to_be_hidden()  # by one person alone
+    theirs = Adjudication(
+        project_id=project,
+        sample_id=second,
+        user_id=store.ensure_user("other reviewer"),
+        label_id=labels["4"],
+    )
+    assert store.adjudicate(theirs)
+    page.get_by_label("Show", exact=True).select_option("waiting")
+    page.get_by_label("Show", exact=True).select_option("decided")
+    page.locator(f"[data-open='{second}']").wait_for()
+    page.get_by_label("Decided by").select_option(label="local")
+    playwright.expect(page.locator(f"[data-open='{second}']")).to_have_count(0)
+    assert store.adjudicate(replace(theirs, client_uuid="b", label_id=None, reopens=True))
     page.locator(f"[data-open='{first}']").click()
     page.locator(f".desk[data-painted='{first}']").wait_for()
     page.keyboard.press("Delete")  # second thoughts: excluded
@@ -137,6 +152,10 @@ def test_a_reviewer_takes_back_reopens_and_decides_many_at_once(
     page.get_by_role("button", name="Take back what was decided together").click()
     page.get_by_text(f"{ANSWERED - DIFFERING} taken back.").wait_for()
     assert decided(store, project) == {}
+    tables = page.locator("[data-testid='stDataFrame']")
+    assert tables.count() == 0, "tables are made for those who open their box"
+    page.get_by_text("Annotators and labels").click()
+    tables.nth(2).wait_for()
 
 
 def test_a_cell_of_the_results_shows_its_samples(

@@ -9,8 +9,10 @@ import populated
 import pytest
 from browser_setup import axe_script
 from serving import Served
+from sqlalchemy import update
 
 from fedlens.store import SampleFilter, SampleRecord, Store, StoredSample, decode_png
+from fedlens.store.schema import BatchTable
 
 pytest.importorskip("playwright.sync_api")
 pytestmark = pytest.mark.browser
@@ -98,9 +100,12 @@ def test_filters_and_orders_are_of_the_whole_batch_and_stand_in_the_address(
     counted(page, "30 of 300")
     page.get_by_role("checkbox", name="4 30", exact=True).check()
     counted(page, "60 of 300")
-    page.get_by_label("Least agreement").fill("50")
+    page.get_by_label("Least agreement").fill("49")
+    page.get_by_label("Least agreement").press("ArrowRight")
     counted(page, "30 of 300")
     assert "class=3%2C4" in page.url and "agreement=0.5-1" in page.url
+    page.go_back()  # both moves of the slider were one
+    counted(page, "60 of 300")
     page.go_back()
     counted(page, "30 of 300")
     page.reload()
@@ -120,6 +125,26 @@ def test_filters_and_orders_are_of_the_whole_batch_and_stand_in_the_address(
     page.locator("canvas.map[data-count]").wait_for()
     page.reload()
     page.locator("canvas.map[data-count]").wait_for()
+
+
+def test_of_a_batch_in_parts_the_page_says_what_it_covers(
+    signed_in_page: Any,
+    served: Served,
+    store_at: tuple[str, Store],
+    shown: list[StoredSample],
+) -> None:
+    page, number = signed_in_page, shown[0].batch_id
+    address = f"{served.address}/samples?run=run-1&batch={number}"
+    page.goto(address)
+    counted(page, "300 samples")
+    assert page.get_by_text("look at no other").count() == 0
+    with store_at[1]._writing() as session:
+        session.execute(
+            update(BatchTable).where(BatchTable.batch_id == number).values(count=45_000)
+        )
+    page.goto(address)
+    counted(page, "300 samples in this part: order, filters and map look at no other")
+    assert page.get_by_label("Part of the batch").locator("option").count() == 3
 
 
 def test_a_selection_is_tagged_and_labelled_at_once_and_the_page_is_accessible(

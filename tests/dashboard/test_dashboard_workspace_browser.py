@@ -90,6 +90,57 @@ def test_runs_of_all_stores_are_listed_found_and_appear(
     page.wait_for_function("document.title === 'faulty drawn · Run · fedlens'")
 
 
+def test_a_view_is_saved_shown_to_all_and_deleted(visit: Any, workspace: Served) -> None:
+    page = opened(visit, workspace)
+    rows = page.locator(".rows tbody tr")
+    rows.nth(1).wait_for()
+    all_runs = rows.count()
+    page.get_by_label("Search runs").fill("faulty")
+    page.wait_for_url("**search=faulty")
+    page.get_by_role("button", name="Users").click()
+    page.wait_for_url("**sort=users")
+    page.go_back()
+    page.wait_for_url("**search=faulty")
+    playwright.expect(rows).to_have_count(1)
+    page.get_by_role("button", name="Save view").click()
+    page.get_by_label("Name of the view").fill("Only faulty")
+    page.get_by_role("button", name="Save", exact=True).click()
+    views = page.get_by_label("Saved views")
+    playwright.expect(views).to_have_value("search=faulty")
+    page.go_back()
+    playwright.expect(rows).to_have_count(all_runs)
+    page.get_by_label("Saved views").select_option(label="Only faulty")
+    playwright.expect(rows).to_have_count(1)
+    opened(page, workspace)  # a fresh visit of the page knows it still
+    views.select_option(label="Only faulty")
+    page.get_by_role("button", name="Delete view").click()
+    playwright.expect(views).to_be_hidden()
+
+
+def chart(page: Any, figure: str, *names: str) -> Any:
+    """The plot of a figure with a line for each of these runs, and no other."""
+    words = f"Line chart of {figure} against rounds, a line for each of {', '.join(names)}"
+    return page.locator(f"[data-testid='stVegaLiteChart'][aria-label='{words}']")
+
+
+def test_figures_of_ticked_runs_are_drawn_together(visit: Any, workspace: Served) -> None:
+    page = opened(visit, workspace)
+    faulty, sound = "faulty drawn · faulty", "sound drawn · sound"
+    page.get_by_label("Plot faulty drawn").check()
+    page.get_by_label("Plot sound drawn").check()
+    page.wait_for_url("**plot=faulty&plot=sound")
+    chart(page, "DP ε spent", sound, faulty).wait_for()
+    chart(page, "BDP ε spent (sound)", sound, faulty).wait_for()
+    page.get_by_role("combobox", name="Figures").fill("critic")
+    page.get_by_role("option", name="critic_norm").click()
+    chart(page, "critic norm", sound, faulty).wait_for()
+    page.reload()  # the address holds the runs and the figures
+    chart(page, "critic norm", sound, faulty).wait_for()
+    page.get_by_label("Plot sound drawn").uncheck()
+    chart(page, "DP ε spent", faulty).wait_for()
+    chart(page, "critic norm", faulty).wait_for()
+
+
 def test_runs_of_two_stores_are_compared_and_told_apart_blind(
     visit: Any, workspace: Served
 ) -> None:

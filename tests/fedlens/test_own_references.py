@@ -8,16 +8,40 @@ import pytest
 from fedlens.api.diagnoses import diagnose, has_public_records, power
 from fedlens.api.runs import Run
 from fedlens.data.registry import DATASETS
+from fedlens.diagnosis.report import Diagnosis, FoundFault, Omnibus, ReferenceFit
 from fedlens.diagnosis.stored_answers import PUBLIC, PUBLIC_BY_PATH, is_public
 from fedlens.foundation.errors import WrongUse
 from fedlens.server.config.tree import Config
 from fedlens.server.run.directory import RunDirectory
 
 
-def a_run(tmp_path, name: str) -> Run:
-    config = Config().updated({"data.name": name, "data.users": 10, "data.nodes": 1})
+def a_run(tmp_path, name: str, **changes: object) -> Run:
+    settings = {"data.name": name, "data.users": 10, "data.nodes": 1}
+    config = Config().updated(settings | changes)
     directory = RunDirectory.create(tmp_path / "run", config)
     return Run(directory.path, directory.default_store)
+
+
+def said(*probes: str) -> Diagnosis:
+    """A diagnosis with a finding for each of these questions."""
+    findings = (
+        FoundFault("rotate90", "turned", None, 0.3, 0.2, 0.4, 0.0, (1,), probe=one)
+        for one in probes
+    )
+    fit = ReferenceFit("embedded", 10, True, "", 0.0)
+    return Diagnosis(tuple(findings), Omnibus(0.5), {}, fit, ("warmup",), 1, 4)
+
+
+def diagnosed_as(found: Diagnosis, monkeypatch) -> dict[str, object]:
+    """Have every diagnosis find this; what the next one is given."""
+    given: dict[str, object] = {}
+
+    def diagnosed(*_, **named):
+        given.update(named)
+        return found
+
+    monkeypatch.setattr("fedlens.diagnosis.diagnose.diagnose", diagnosed)
+    return given
 
 
 @pytest.mark.law("3: a diagnosis looks at public records only")
@@ -44,13 +68,21 @@ def test_what_is_expected_of_public_records_alone_is_stored_in_the_runs_folder(
     source, path = np.random.default_rng(0), tmp_path / "patients.npz"
     images, labels = source.integers(0, 256, (30, 28, 28), dtype=np.uint8), np.arange(30) % 10
     np.savez(path, train_images=images, train_labels=labels, test_images=images, test_labels=labels)
-    given = {}
-    monkeypatch.setattr(
-        "fedlens.diagnosis.diagnose.diagnose", lambda *_, **named: given.update(named)
-    )
+    given = diagnosed_as(said(), monkeypatch)
     run = a_run(tmp_path, "embedded")
     diagnose(run, reference=f"npz:{path}" if name == "npz" else name)
     assert given["stored_at"] == (run.path / "diagnosis" if name == "embedded" else None)
+
+
+@pytest.mark.parametrize("trained", [True, False])
+def test_a_finding_says_whether_its_users_can_be_asked_its_probe(tmp_path, monkeypatch, trained):
+    """Without an annotator of its own a run's users are asked only what needs no network."""
+    known = {"schedule": "annotator critic", "tasks.annotator.kind": "annotator"}
+    run = a_run(tmp_path, "embedded", **(known if trained else {}))
+    diagnosed_as(said("better_after:rotate270", "repeats", ""), monkeypatch)
+    asks, plain, none = (one.probe_refusal for one in diagnose(run).findings)
+    assert (asks == "") == trained and (plain, none) == ("", "")
+    assert trained or "run with an annotator" in asks
 
 
 def test_nor_does_the_power_of_a_schedule(tmp_path):

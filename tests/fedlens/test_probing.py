@@ -10,6 +10,7 @@ import pytest
 import fedlens
 from fedlens.accountant.ledger.ledger import Ledger
 from fedlens.accountant.ledger.population import OutOfBudget, Population
+from fedlens.accountant.probing import probe_event
 from fedlens.cli import main
 from fedlens.foundation.errors import ExitStatus, FedlensError, WrongUse
 from fedlens.server.ledger.population import population_folder
@@ -83,6 +84,31 @@ def test_the_population_pays_and_refuses_what_its_owner_does_not_leave_to_probes
     assert main(["population", "show", "clinic", "--json"]) == 0
     shown = last_line(capsys)
     assert shown["probe_epsilon"] == 1.2 and shown["slices"] == "app_version"
+
+
+def test_a_probe_that_an_officer_has_to_approve_is_asked_once_it_is(tiny, clinic, tmp_path, capsys):
+    """Once: neither the command nor Python asks it before or again, and no folder is left."""
+    from fedlens.api.simulations import chosen_config
+
+    config = chosen_config(settings={**tiny, "privacy.population": "clinic"})
+    named, ward = tmp_path / "own.toml", Population.open(population_folder("clinic"))
+    named.write_text(config.to_toml())
+    ward.set_officer_rule(0.5, 1.0, by="otto")
+    assert main(["probe", str(named), *ASKED, "--price"]) == ExitStatus.OUT_OF_BUDGET
+    assert "WAITS: a privacy officer approves probes" in capsys.readouterr().out
+
+    def ask(out):
+        return fedlens.probe(config, "intensity", epsilon=0.6, out=tmp_path / out)
+
+    with pytest.raises(OutOfBudget, match="page Diagnosis"):
+        ask("one")
+    price = fedlens.probe_price(config, "intensity", epsilon=0.6)
+    ward.approve(probe_event(price.noise_multiplier), by="otto")
+    ask("approved")
+    with pytest.raises(OutOfBudget, match="page Diagnosis"):
+        ask("two")
+    assert not (tmp_path / "one").exists() and not (tmp_path / "two").exists()
+    assert len(Population.read(population_folder("clinic")).ledger) == 1
 
 
 @pytest.mark.parametrize(

@@ -368,6 +368,10 @@ def test_the_command_prints_a_table_and_ends_with_the_list(
     (logistic,) = (one for one in filtered.attacks if one.attacker == "logistic")
     assert logistic.mean == point["sensitive"]["logistic"]["mean"]
     assert stored.label == LABEL
+    sent = {one.sent: (one.secret, one.use) for one in stored.controls}
+    told = point["without_filter"]
+    assert "the answer alone" in sent
+    assert sent == {name: (one["secret"], one["use"]) for name, one in told.items()}
 
     (kept,) = (out / "filters").iterdir()
     for kind, suffix in (("torch", ".pt2"), ("onnx", ".onnx")):

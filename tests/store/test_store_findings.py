@@ -195,3 +195,20 @@ def test_one_run_is_pinned_for_all_over_data_of_its_name(store: Store) -> None:
     assert store.reference_of("run-3") == "run-2"
     store.unpin_reference("run-2")
     assert store.reference_of("run-3") is None
+
+
+def test_a_view_is_saved_under_a_name_replaced_and_deleted(store: Store) -> None:
+    store.save_view(" failed ", "status=Failed", author="ada")
+    store.save_view("dear", "sort=-epsilon", author="ada")
+    store.save_view("failed", "status=Failed&sort=users", author="ben")
+    found = [(one.name, one.address, one.author) for one in store.saved_views()]
+    assert found == [
+        ("dear", "sort=-epsilon", "ada"),
+        ("failed", "status=Failed&sort=users", "ben"),
+    ]
+    store.delete_view("failed")
+    store.delete_view("never there")
+    assert [one.name for one in store.saved_views()] == ["dear"]
+    for name, address in (("", "a=1"), ("n" * 61, "a=1"), ("long", "a" * 1001)):
+        with pytest.raises(StoreError, match="cannot be stored"):
+            store.save_view(name, address, author="ada")

@@ -10,7 +10,14 @@ import pytest
 import sqlalchemy as sa
 from store_builders import MOMENT
 
-from fedlens.store import PrivatizerAttack, PrivatizerCurve, PrivatizerPoint, Store, StoreError
+from fedlens.store import (
+    PrivatizerAttack,
+    PrivatizerControl,
+    PrivatizerCurve,
+    PrivatizerPoint,
+    Store,
+    StoreError,
+)
 from fedlens.store.schema import Base
 
 
@@ -60,6 +67,10 @@ def a_curve(**changes: Any) -> PrivatizerCurve:
         "utility_measure": "accuracy",
         "least_sum": 0.01,
         "label": "simulation only: trained and measured on raw data",
+        "controls": (
+            PrivatizerControl(sent="nothing", secret=0.5),
+            PrivatizerControl(sent="the answer alone", secret=0.61, low=0.6, high=0.63, use=0.97),
+        ),
         "points": (the_raw_point(), a_point(), a_point(alpha=0.9, fairness={})),
     }
     return PrivatizerCurve(**fields | changes)
@@ -114,7 +125,7 @@ def test_what_is_no_figure_is_refused(build: Any, changes: dict[str, Any], name:
 
 @pytest.mark.law("3: the store has no place for a real record")
 def test_there_is_no_place_for_a_record() -> None:
-    """Numbers, short names, and one JSON of named floats: nothing that a picture would fit in."""
+    """Numbers, short names, and JSON of named floats: nothing that a picture would fit in."""
     tables = [t for t in Base.metadata.sorted_tables if t.name.startswith("privatizer_")]
     assert len(tables) == 3
     texts = {
@@ -129,6 +140,7 @@ def test_there_is_no_place_for_a_record() -> None:
         "privatizer_curves.at",
         "privatizer_curves.utility_measure",
         "privatizer_curves.label",
+        "privatizer_curves.controls",
         "privatizer_points.fairness",
         "privatizer_attacks.attacker",
     }

@@ -170,6 +170,14 @@ def test_decisions_made_together_follow_agreement_and_are_taken_back_together(de
     assert store.list_reviewed(project, "decided") == (2, [samples[0], samples[1]])
     assert store.list_reviewed(project, "agreed") == (1, [samples[2]])
     assert store.list_reviewed(project, "decided", label_id=labels[1]) == (1, [samples[0]])
+    second = store.ensure_user("second")
+    anew = Adjudication(
+        project_id=project, sample_id=samples[1], user_id=second, label_id=labels[2]
+    )
+    assert store.adjudicate(anew)
+    assert store.reviewers(project) == {reviewer: "rev", second: "second"}
+    for who, one in ((reviewer, samples[0]), (second, samples[1])):
+        assert store.list_reviewed(project, "decided", reviewer_id=who) == (1, [one])
     back = Adjudication(
         project_id=project,
         sample_id=samples[0],

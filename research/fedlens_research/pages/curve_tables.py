@@ -8,7 +8,12 @@ from typing import Any
 import altair as alt
 
 from fedlens.dashboard.widgets.display import Frame, frame
-from fedlens.store import PrivatizerAttack, PrivatizerPoint, StoredPrivatizerCurve
+from fedlens.store import (
+    PrivatizerAttack,
+    PrivatizerControl,
+    PrivatizerPoint,
+    StoredPrivatizerCurve,
+)
 
 BLIND = ("prior", "side-information", "position")
 """Lines of reference: they do not look at a record."""
@@ -32,6 +37,10 @@ GREY = "#777777"
 HEIGHT = 320
 AXES = ("value", "low", "high")
 
+CONTROLS_CAPTION = (
+    "*No filter*: what is to be had by sending something else in a record's place. Where **the "
+    "answer alone** keeps as much of the use as a filter and tells no more, send the answer."
+)
 ATTACKS_CAPTION = (
     "*code* has the filter's weights, as every device does, and reads the **noisy code** that a "
     "release is computed from: by data processing no reader of a release knows more than the "
@@ -83,8 +92,19 @@ def knows(attacker: str) -> str:
 
 
 def point_table(curve: StoredPrivatizerCurve) -> Frame:
-    """One row a point, raw records first."""
-    return frame([_point_row(curve, point) for point in curve.points])
+    """One row a point: raw records, what can be sent without a filter, then the filters."""
+    raw, *filtered = (_point_row(curve, point) for point in curve.points)
+    return frame([raw, *map(_control_row, curve.controls), *filtered])
+
+
+def _control_row(one: PrivatizerControl) -> dict[str, Any]:
+    return {
+        "Point": f"no filter: {one.sent}",
+        "Utility": _number(one.use),
+        "Fresh network": NONE_YET,
+        "Strongest attacker": NONE_YET,
+        "reads": _number(one.secret),
+    }
 
 
 def _point_row(curve: StoredPrivatizerCurve, point: PrivatizerPoint) -> dict[str, Any]:
@@ -160,6 +180,7 @@ def sensitive_chart(curve: StoredPrivatizerCurve) -> alt.LayerChart:
         f"{one.attacker} only": one.mean for one in curve.points[0].attacks if one.attacker in BLIND
     }
     levels["raw records"] = strongest(curve.points[0]).mean
+    levels |= {one.sent: one.secret for one in curve.controls if one.secret is not None}
     rows = _rows(curve, "mean", "low", "high")
     return _chart(curve, rows, "balanced accuracy on the sensitive attribute", levels)
 

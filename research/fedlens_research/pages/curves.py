@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import streamlit as st
 
+from fedlens.dashboard.access.account import put_closed
 from fedlens.dashboard.access.session import pick, plain_errors, store
 from fedlens.dashboard.widgets.display import put_table
 from fedlens.dashboard.widgets.pages import DashboardPage
@@ -41,14 +44,19 @@ def _tables(curve: StoredPrivatizerCurve) -> None:
         curve_tables.point_table(curve),
         "Table of the curve's points with utility and strongest attacker",
     )
+    if curve.controls:
+        st.caption(curve_tables.CONTROLS_CAPTION)
     st.caption(curve_tables.ATTACKS_CAPTION)
-    with st.expander("Every attacker"):
-        put_table(curve_tables.attack_table(curve), "Table of every attacker at every point")
+    put_closed("Every attacker", "look", partial(_attackers, curve))
     st.markdown("#### Certified, apart from all attacks")
     said = "Table of what is certified of each filter"
     put_table(curve_tables.certified_table(curve), said)
     st.caption(curve_tables.CERTIFIED_CAPTION)
     _fairness(curve)
+
+
+def _attackers(curve: StoredPrivatizerCurve) -> None:
+    put_table(curve_tables.attack_table(curve), "Table of every attacker at every point")
 
 
 def _fairness(curve: StoredPrivatizerCurve) -> None:

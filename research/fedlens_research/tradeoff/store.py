@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fedlens.store import PrivatizerAttack, PrivatizerCurve, PrivatizerPoint, open_store
+from fedlens.store import (
+    PrivatizerAttack,
+    PrivatizerControl,
+    PrivatizerCurve,
+    PrivatizerPoint,
+    open_store,
+)
 from fedlens_research.framework.figures import SeedFigure
 from fedlens_research.tradeoff.figures import LABEL, Curve, CurvePoint
 from fedlens_research.tradeoff.points import OperatingPoint
@@ -21,6 +27,7 @@ def record_of(curve: Curve) -> PrivatizerCurve:
         least_sum=curve.least_sum,
         label=LABEL,
         points=tuple(_point(place) for place in (curve.raw, *curve.places)),
+        controls=tuple(PrivatizerControl(sent=one, **curve.control(one)) for one in curve.controls),
     )
 
 

@@ -99,6 +99,7 @@ _table(
     *_given("utility_measure"),
     *_open("least_sum", kind=_FLOAT),
     *_given("label"),
+    *_given("controls", kind=sa.JSON),
 )
 _table(
     "runs",
@@ -173,6 +174,7 @@ _table(
     _column("run_id", sa.String, refers="runs.run_id"),
     *_given("author"),
 )
+_table("saved_views", _key("name", sa.String), *_given("address", "author"))
 _table(
     "presence",
     _key("run_id", sa.String, refers="runs.run_id"),

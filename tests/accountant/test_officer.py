@@ -1,0 +1,73 @@
+"""A privacy officer's rule is asked by the grant itself: no page and no command goes around it."""
+
+import pytest
+
+from fedlens.accountant.events import SubsampledGaussian
+from fedlens.accountant.ledger.officer import LARGEST, RULES
+from fedlens.accountant.ledger.population import (
+    OutOfBudget,
+    Population,
+    PopulationError,
+    PopulationTerms,
+)
+from fedlens.accountant.ledger.spending import PROBE
+from fedlens.accountant.probing import price_of, probe_event, probe_noise
+
+DELTA = 1e-5
+TERMS = PopulationTerms("ward", "user", DELTA, 8.0, users=1000)
+ROUND = SubsampledGaussian("user", "none", "add-remove", 1.0, 2.0, 1.0)
+
+
+def event_of(epsilon):
+    return probe_event(probe_noise(epsilon, DELTA))
+
+
+@pytest.fixture
+def ward(tmp_path):
+    return Population.create(tmp_path / "ward", TERMS)
+
+
+def ask(population, epsilon, number):
+    return population.charge(event_of(epsilon), run=f"p{number}", number=1, purpose=PROBE)
+
+
+def test_a_probe_above_the_limit_waits_and_one_approval_lets_one_through(ward):
+    ask(ward, 0.3, 1)  # before there was a rule; it uses up no approval
+    ward.set_officer_rule(0.2, 1.0, by="otto")
+    with pytest.raises(OutOfBudget, match=r"more than DP ε = 0\.2 .*page Diagnosis"):
+        ask(ward, 0.3, 2)
+    ask(ward, 0.19, 3)
+    price = price_of(0.3, DELTA, 1000, population=ward)
+    assert price.waits and price.refusal is None
+    elsewhere = Population.open(ward.folder)  # another process approves
+    elsewhere.approve(event_of(0.3), by="otto")
+    assert price_of(0.3, DELTA, 1000, population=ward).waits is None
+    with pytest.raises(OutOfBudget):
+        ask(ward, 0.5, 4)  # it was another price that was approved
+    ask(ward, 0.3, 5)
+    with pytest.raises(OutOfBudget):
+        ask(ward, 0.3, 6)
+    assert len(ward.ledger) == 3
+    ward.set_officer_rule(None, 1.0, by="otto")
+    ask(ward, 0.3, 7)
+
+
+def test_what_passes_the_share_of_the_budget_waits_too_and_training_does_not(ward):
+    ward.set_officer_rule(5.0, 0.01, by="otto")
+    ward.charge(ROUND, run="r", number=1)
+    with pytest.raises(OutOfBudget, match=r"pass 1% of the budget"):
+        ask(ward, 0.05, 1)
+    ward.charge(ROUND, run="r", number=2)
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [b"{", b'{"kind": "rule"}\n', b'{"kind": "rule", "approve_above": NaN, "warn_at": 1}\n',
+     b"[]\n", b" " * (LARGEST + 1)],
+)  # fmt: skip
+def test_rules_that_cannot_be_read_let_no_probe_through(ward, harm):
+    (ward.folder / RULES).write_bytes(harm)
+    with pytest.raises(PopulationError, match="no probe is granted"):
+        ask(ward, 0.1, 1)
+    assert len(ward.ledger) == 0
+    ward.charge(ROUND, run="r", number=1)
