@@ -299,7 +299,8 @@ class Config(Section):
         fix = "a split goes by how well a model names records: set split.side = 'none'"
         require(not self.split.active, "data.labels", labels, fix)
         fault = self.data.fault
-        fix = "not all records have labels: plant faults of images, in all of a user's records"
+        lack = "not all records have labels" if partly else "records have no labels"
+        fix = f"{lack}: plant faults of images, in all of a user's records"
         require(not (fault and _is_of_labels(fault)), "data.fault", fault, fix)
         return self
 
