@@ -156,6 +156,7 @@ def test_a_reviewer_takes_back_reopens_and_decides_many_at_once(
     assert tables.count() == 0, "tables are made for those who open their box"
     page.get_by_text("Annotators and labels").click()
     tables.nth(2).wait_for()
+    page.get_by_text("samples that two people or more have answered").wait_for()
 
 
 def test_a_cell_of_the_results_shows_its_samples(

@@ -108,6 +108,8 @@ def test_filters_and_orders_are_of_the_whole_batch_and_stand_in_the_address(
     counted(page, "60 of 300")
     page.go_back()
     counted(page, "30 of 300")
+    page.wait_for_selector("[data-testid='stApp'][data-test-script-state='notRunning']")
+    page.wait_for_function("new URLSearchParams(location.search).get('class') === '3'")
     page.reload()
     counted(page, "30 of 300")
     page.goto(f"{served.address}/samples?run=run-1&order=doubtful&class=7&agreement=0.2-1")
