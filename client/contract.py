@@ -111,7 +111,7 @@ class FederationContract(_Table):
     unit: Literal["user", "record"] = "user"
     """What is protected: whole users, with noise of the server's, or records, with the nodes'."""
     tasks: Names = ()
-    """Kinds of task that nodes answer, such as ``["frozen", "focused", "annotator"]``; none named:
+    """Kinds of task that nodes answer, such as ``["card", "frozen", "focused", "annotator"]``; none named:
     all."""
     records_per_user: Natural = 32
     """Records of a user that count at most; 0 leaves it to runs and nodes."""

@@ -102,7 +102,8 @@ def observed_of(
     read = [one for one in releases if one.request.kind in READERS]
     # where some records have labels, a release by class is of those alone, and who has them is
     # as private as what they show
-    read = [one for one in read if one.classes == read[0].classes]
+    fewest = min((one.classes for one in read), default=0)
+    read = [one for one in read if one.classes == fewest]
     if not read:
         raise WrongUse(
             "the run kept no release of a task of kind 'frozen' or 'card': train it with one, in "

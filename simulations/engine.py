@@ -324,8 +324,7 @@ def annotators_student(
         epochs: passes over them.
 
     Raises:
-        RunDirectoryError: the annotator cannot label samples.
-        ValueError: the run has no annotator.
+        RunDirectoryError: the annotator cannot label samples, or there is none.
     """
     sampler = _teacher(config, directory)
     if tests is None:
@@ -356,6 +355,11 @@ def _teacher(config: Config, directory: RunDirectory) -> Sampler:
         raise RunDirectoryError(
             f"the annotator of {directory.path} cannot label its samples: it reads pairs of class "
             f"and sensitive value; {fix}"
+        )
+    if sampler.annotator is None:
+        raise RunDirectoryError(
+            f"{directory.path} has no annotator that could label its samples: let people label "
+            "them and take --project, or train with a task of kind 'annotator'"
         )
     return sampler
 

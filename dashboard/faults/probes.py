@@ -28,6 +28,7 @@ from fedlens.dashboard.widgets.display import put_card
 from fedlens.dashboard.widgets.markup import text
 from fedlens.dashboard.widgets.pages import put_link
 from fedlens.diagnosis.probe_offers import ProbeOffer
+from fedlens.foundation.errors import FedlensError
 from fedlens.store import RunRecord, SpendingRequest, StoredRequest, StoreError
 from fedlens.store.records import utc_now
 from fedlens.store.spending import LONGEST_WORDS
@@ -117,9 +118,9 @@ def carry_out(request_id: int) -> None:
 
     try:
         _approve(asked)
-    except StoreError as error:
+    except (FedlensError, OSError) as error:
         told(False, str(error))
-        raise
+        raise StoreError(f"the approval cannot be kept: {error}") from None
     question = ProbeQuestion(place, asked.probe, asked.asked_epsilon, asked.delta)
     probes().ask(question, told)
 

@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from datetime import date
 
 from fedlens.accountant.ledger.ledger import Ledger
+from fedlens.accountant.ledger.officer import OfficerRules
 from fedlens.accountant.ledger.population import EARLIER
 from fedlens.accountant.ledger.prior import HEADER
 from fedlens.accountant.ledger.spending import PROBE, Share
+from fedlens.accountant.ledger.terms import PopulationError, population_folder
 from fedlens.accountant.wording import percentage
 from fedlens.dashboard.access.session import store_of
 from fedlens.dashboard.privacy.books import MOST_BOUGHT, Books, PrivacyTotal
@@ -419,11 +421,28 @@ def _who_may(report: Report) -> Answer:
     facts = [("Waiting", f"{len(waiting)} now")]
     for one in report.requests[:4]:
         facts.append((f"{one.changed_at:%Y-%m-%d}", request_words(one)))
-    everywhere = "what is asked from pages and by commands: the population's ledger looks at it"
-    pages = "what is asked from pages; a run without a population has no ledger that commands ask"
-    facts.append(("Binds", everywhere if report.books.people.population else pages))
+    facts.append(("Binds", _what_it_binds(report)))
     return Answer(
         "Who may spend, and who approved what?", said, tuple(facts), WARN if waiting else ""
+    )
+
+
+def _what_it_binds(report: Report) -> str:
+    """What the rule holds for: commands too where the population's ledger has it."""
+    population = report.books.people.population
+    if not population:
+        return (
+            "what is asked from pages; a run without a population has no ledger that commands ask"
+        )
+    try:
+        own = OfficerRules.read(population_folder(population))
+    except PopulationError as error:
+        return str(error)
+    if own.approve_above == report.rule.approve_above and own.warn_at == report.rule.warn_at:
+        return "what is asked from pages and by commands: the population's ledger looks at it"
+    return (
+        "what is asked from pages alone: the population's ledger does not have this rule, so set it "
+        "again below"
     )
 
 

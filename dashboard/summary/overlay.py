@@ -11,6 +11,7 @@ import streamlit as st
 from fedlens.dashboard.access.session import run_title, store_of
 from fedlens.dashboard.summary.privacy import epsilon_text
 from fedlens.dashboard.widgets.display import Frame, frame
+from fedlens.dashboard.widgets.markup import plain
 from fedlens.store import RoundRecord, RunRecord
 
 SPENT = "ε spent"
@@ -51,6 +52,17 @@ def _rows(progress: Progress, figure: str) -> Iterator[dict[str, object]]:
             if math.isfinite(value):
                 said = epsilon_text(value) if spent else f"{value:.4g}"
                 yield {"run": name, "round": one.round, "value": value, "said": said}
+
+
+def unbounded(progress: Progress, figure: str) -> list[str]:
+    """Names of runs whose ε has no bound in some round, which no line can show."""
+    if figure not in ("dp_epsilon", "bdp_sound"):
+        return []
+    infinite = {
+        name: any(math.isinf(getattr(one, figure)) for one in rounds)
+        for name, rounds in progress.items()
+    }
+    return [name for name, is_so in infinite.items() if is_so]
 
 
 def overlay_chart(rows: Frame, names: Sequence[str], title: str) -> alt.Chart:
@@ -105,10 +117,13 @@ def _plots(figure: str) -> list[tuple[str, str]]:
 
 def _plot(progress: Progress, figure: str, title: str) -> None:
     rows = overlay_frame(progress, figure)
+    if open_ended := unbounded(progress, figure):
+        st.markdown(f"**{title}: infinite, NOT PRIVATE:** {', '.join(map(plain, open_ended))}")
     if rows.empty:
-        st.caption(f"{title}: none of these runs has it.")
+        if not open_ended:
+            st.caption(f"{title}: none of these runs has it.")
         return
-    names = ", ".join(progress)
+    names = ", ".join(dict.fromkeys(rows["run"]))
     st.altair_chart(
         overlay_chart(rows, list(progress), title),
         alt=f"Line chart of {title} against rounds, a line for each of {names}",

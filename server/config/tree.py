@@ -165,9 +165,8 @@ class Config(Section):
         _clear_changed_kinds(tree, wanted)
         _merge(tree, wanted)
         if "schedule" not in settings:
-            _leave_out(
-                tree, wanted, lambda one: needs.CARD not in one.provides or _counts_all(tree)
-            )
+            if _counts_only_some(wanted):
+                _leave_out(tree, wanted, lambda task: needs.CARD not in task.provides)
             if settings.get("data.labels") == NONE and _leave_out(
                 tree, wanted, lambda task: not task.reads_labels
             ):
@@ -385,12 +384,21 @@ def _leave_out(
     tasks, asked = tree["tasks"], wanted.get("tasks", {})
     given = tree["schedule"]
     names = given.split() if isinstance(given, str) else list(given)
-    spare = [name for name in names if name not in asked and not fits(task_config(tasks[name]))]
+    known = {name: _readable(tasks.get(name)) for name in names if name not in asked}
+    spare = [name for name, task in known.items() if task is not None and not fits(task)]
     if not spare or len(spare) == len(names):
         return False
     tree["schedule"] = " ".join(name for name in names if name not in spare)
     tree["tasks"] = {name: table for name, table in tasks.items() if name not in spare}
     return True
+
+
+def _readable(table: Any) -> TaskConfig | None:
+    """A task's settings; None where they cannot be used, which is said when all are checked."""
+    try:
+        return task_config(table)
+    except (ValueError, KeyError):
+        return None
 
 
 def _without_agreement(tree: dict[str, Any], wanted: Mapping[str, Any]) -> None:
@@ -399,19 +407,30 @@ def _without_agreement(tree: dict[str, Any], wanted: Mapping[str, Any]) -> None:
         tree["release"]["agreement"] = 0.0
 
 
-def _counts_all(tree: Mapping[str, Any]) -> bool:
-    """Whether every enrolled user answers, with all that the user holds as it is."""
-    split, of_users = tree["split"], tree["privacy"]["unit"] == "user"
-    whole = split["side"] == "none" or split["share"] == 1
-    plain = tree["privatizer"]["kind"] == "none" and not tree["aggregation"]["trimmed_share"]
-    return of_users and whole and plain
+def _counts_only_some(wanted: Mapping[str, Any]) -> bool:
+    """Whether settings have not every enrolled user answer with all that the user holds as it is.
+
+    Only new settings decide: a schedule that is fixed keeps its card, and is refused.
+    """
+
+    def asked(section: str, key: str, plain: object) -> bool:
+        table = wanted.get(section, {})
+        return isinstance(table, Mapping) and table.get(key, plain) != plain
+
+    return (
+        asked("privacy", "unit", "user")
+        or asked("split", "side", "none")
+        or asked("privatizer", "kind", "none")
+        or asked("aggregation", "trimmed_share", 0)
+    )
 
 
 def _leave_out_guidance(tree: dict[str, Any], wanted: Mapping[str, Any]) -> None:
     """Have samples without a class neither guided nor filtered, but where somebody asks for it."""
     tasks, asked = tree["tasks"], wanted.get("tasks", {})
     for name, table in tasks.items():
-        guides = "guided_steps" in type(task_config(table)).model_fields
+        task = _readable(table)
+        guides = task is not None and "guided_steps" in type(task).model_fields
         if guides and "guided_steps" not in asked.get(name, {}):
             tasks[name] = {**table, "guided_steps": 0}
     _without_agreement(tree, wanted)

@@ -86,10 +86,9 @@ class Federation:
 
     @property
     def drawn_classes(self) -> int:
-        """Classes of the generator: the records', pairs (class x values + value), or one."""
-        if self.classless:
-            return 1
-        return self.classes * (self.sensitive_classes if self.conditioned else 1)
+        """Classes of the generator: one, or the records'; or pairs (class x values + value)."""
+        own = 1 if self.classless else self.classes
+        return own * (self.sensitive_classes if self.conditioned else 1)
 
 
 def enrol(

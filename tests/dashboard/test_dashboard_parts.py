@@ -116,6 +116,7 @@ def test_runs_that_are_drawn_together_keep_their_values_colours_and_what_they_la
     assert list(spent["said"]) == ["4", "5.66", "8"]  # rounded up, as every figure of privacy
     assert list(overlay.overlay_frame(progress, "loss")["value"]) == [1.0, 0.5, 0.25, 1.0]
     assert overlay.overlay_frame(progress, "broken").empty
+    assert overlay.unbounded(progress, "dp_epsilon") == ["c"]  # is named, as no line can show it
     lines = []
     for names in (list("abcdefgh"), list("ab")):
         drawn = overlay.overlay_chart(spent, names, "ε").to_dict()["encoding"]

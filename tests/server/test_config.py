@@ -465,7 +465,7 @@ def test_deep_brackets_are_no_configuration(tmp_path):
     "settings",
     [
         {"privacy.unit": "record"},
-        {"split.side": "below", "split.model": "runs/one", "split.share": 0.3},
+        {"split.side": "below", "split.model": "runs/one"},
         {"privatizer.kind": "pretrained", "privatizer.path": "/runs/filter"},
         {"aggregation.trimmed_share": 0.1, "data.nodes": 10},
     ],

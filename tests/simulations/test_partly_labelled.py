@@ -91,7 +91,7 @@ def test_where_no_class_is_asked_for_all_records_are_of_one(first: Run) -> None:
 
 
 def test_samples_are_unlabelled_and_the_annotator_knows_classes(first: Run) -> None:
-    assert first.config.schedule == ("warmup", "critic", "annotator")
+    assert first.config.schedule == ("card", "warmup", "critic", "annotator")
     assert first.config.annotator is not None
     assert first.config.annotator.guided_steps == 0
     assert first.config.release.agreement == 0
@@ -104,8 +104,8 @@ def test_samples_are_unlabelled_and_the_annotator_knows_classes(first: Run) -> N
 
 def test_a_diagnosis_goes_by_what_is_of_all_users(first: Run) -> None:
     kept = load_releases(first.path)
-    assert [one.classes for one in kept] == [1, 1, 10, 10]
-    assert observed_of(kept).tasks == ("warmup", "critic")
+    assert [one.classes for one in kept] == [1, 1, 1, 10, 10]
+    assert observed_of(kept).tasks == ("card", "warmup", "critic")
 
 
 def test_a_student_of_the_annotator_s_labels_is_measured_and_kept(

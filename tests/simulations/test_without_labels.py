@@ -102,7 +102,7 @@ def model(first: Run, folder: Path) -> Path:
 
 
 def test_a_preset_runs_without_labels_and_leaves_out_what_needs_them(first: Run) -> None:
-    assert first.config.schedule == ("warmup", "critic")
+    assert first.config.schedule == ("card", "warmup", "critic")
     assert first.config.annotator is None
     assert first.config.release.agreement == 0
     assert simulated_federation(first.config.data, first.config.seed)[0].classes == 1
@@ -277,8 +277,8 @@ def test_two_runs_of_a_population_share_its_budget(folder: Path) -> None:
     flags = ["--preset", "demo", *as_flags(settings), "--no-student"]
     assert main(["simulate", *flags, "--out", str(folder / "shared-2")]) == 0
     found = Population.read(population_folder(name)).ledger
-    assert granted == 2
-    assert len(found) == granted + 4  # warm-up, critic, two rounds of the annotator
+    assert granted == 3
+    assert len(found) == granted + 5  # card, warm-up, critic, two rounds of the annotator
 
 
 def test_a_run_goes_on_with_the_label_model_that_it_began_with_alone(
