@@ -111,8 +111,8 @@ class FederationContract(_Table):
     unit: Literal["user", "record"] = "user"
     """What is protected: whole users, with noise of the server's, or records, with the nodes'."""
     tasks: Names = ()
-    """Kinds of task that nodes answer, such as ``["card", "frozen", "focused", "annotator"]``; none named:
-    all."""
+    """Kinds of task that nodes answer, such as ``["card", "frozen", "focused", "annotator"]``; none
+    named: all."""
     records_per_user: Natural = 32
     """Records of a user that count at most; 0 leaves it to runs and nodes."""
     least_noise_multiplier: Annotated[float, Field(ge=0)] = 0.0

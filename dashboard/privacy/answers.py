@@ -432,7 +432,7 @@ def _what_it_binds(report: Report) -> str:
     population = report.books.people.population
     if not population:
         return (
-            "what is asked from pages; a run without a population has no ledger that commands ask"
+            "what is asked from pages; commands ask no ledger of a run without a population"
         )
     try:
         own = OfficerRules.read(population_folder(population))
@@ -441,8 +441,8 @@ def _what_it_binds(report: Report) -> str:
     if own.approve_above == report.rule.approve_above and own.warn_at == report.rule.warn_at:
         return "what is asked from pages and by commands: the population's ledger looks at it"
     return (
-        "what is asked from pages alone: the population's ledger does not have this rule, so set it "
-        "again below"
+        "what is asked from pages alone: the population's ledger does not have this rule, so set "
+        "it again below"
     )
 
 
