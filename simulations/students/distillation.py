@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from fedlens.data.spec import Augmentation, Distortion
+from fedlens.foundation.memory import give_back_memory
 from fedlens.models.shapes import as_bytes, as_seen
 from fedlens.simulations.students.augmentation import augment, mixup, moved
 from fedlens.simulations.students.distortion import distort
@@ -126,14 +127,19 @@ def training_set(
         pictures, labels = _labelled(sampler, count, own, augmentation, distortion)
         room.put(as_bytes(as_seen(pictures)))
         targets.append(labels)
+        del pictures  # or two parts are in memory while the next is made
     return room.images, torch.cat(targets)
 
 
 def parts_of(images: int, values: int, seed: int) -> Iterator[tuple[int, int]]:
-    """How many images of so many values are made at once, and by which seed, one pair a part."""
+    """How many images of so many values are made at once, and by which seed, one pair a part.
+
+    What a part no longer needs is given back before the next.
+    """
     size = max(LEAST_PART, PART_VALUES // values)
     for number, start in enumerate(range(0, images, size)):
         yield min(size, images - start), seed + PART_SEED * number
+        give_back_memory()
 
 
 def _labelled(
