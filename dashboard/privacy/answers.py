@@ -431,9 +431,7 @@ def _what_it_binds(report: Report) -> str:
     """What the rule holds for: commands too where the population's ledger has it."""
     population = report.books.people.population
     if not population:
-        return (
-            "what is asked from pages; commands ask no ledger of a run without a population"
-        )
+        return "what is asked from pages; commands ask no ledger of a run without a population"
     try:
         own = OfficerRules.read(population_folder(population))
     except PopulationError as error:
