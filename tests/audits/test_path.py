@@ -27,7 +27,7 @@ from fedlens.simulations.audits.stage import AuditedTask
 from fedlens.simulations.audits.task_audit import drawn_records, drawn_users
 from harness.audit_mutants import ALL, RECORDS, USERS
 
-DEMO_SIZES = {"warmup": 64330, "critic": 4000, "annotator": 4010}
+DEMO_SIZES = {"card": 261, "warmup": 64330, "critic": 4000, "annotator": 4010}
 
 
 def audited(known, subject):

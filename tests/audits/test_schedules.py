@@ -13,7 +13,7 @@ from fedlens.simulations.audits import audit as audits
 from fedlens.simulations.audits.audit import KINDS, AuditPlan, run_audits
 from fedlens.simulations.audits.schedule import NothingToAudit, Schedule
 
-TASKS = ("warmup", "critic", "annotator")
+TASKS = ("card", "warmup", "critic", "annotator")
 
 
 def test_each_task_is_named_and_its_own_mechanism_is_claimed():
@@ -36,7 +36,7 @@ def test_a_task_that_is_not_there_or_claims_nothing_is_refused():
     half_open = preset_config("demo").updated({"tasks.annotator.noise_multiplier": 0.0})
     with pytest.raises(NothingToAudit, match="claims no privacy"):
         Schedule.of(half_open, task="annotator")
-    assert [schedule.name for schedule in Schedule.all_of(half_open)] == ["warmup", "critic"]
+    assert [schedule.name for schedule in Schedule.all_of(half_open)] == ["card", "warmup", "critic"]
     with pytest.raises(NothingToAudit, match="as a whole"):
         _ = Schedule.all_of(half_open)[0].whole_claim
 

@@ -406,8 +406,8 @@ def test_a_share_that_was_guessed_wrong_hides_no_fault_and_makes_none_up(
 def test_the_sum_of_a_tasks_rounds_has_the_noise_of_all(all_asked):
     rounds = [one for one in all_asked if one.request.kind == "annotator"]
     seen = observed_of(all_asked)
-    assert len(rounds) == 2 and seen.tasks == ("warmup", "critic", "annotator")
-    assert seen.evidence[2].deviation == pytest.approx(rounds[0].deviation * np.sqrt(2))
+    assert len(rounds) == 2 and seen.tasks == ("card", "warmup", "critic", "annotator")
+    assert seen.evidence[3].deviation == pytest.approx(rounds[0].deviation * np.sqrt(2))
 
 
 def test_the_largest_score_by_chance_knows_how_alike_scores_are():
