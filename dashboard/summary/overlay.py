@@ -16,6 +16,10 @@ from fedlens.store import RoundRecord, RunRecord
 
 SPENT = "ε spent"
 """Stands for two plots: DP and Bayesian DP promise different things and share no axis."""
+DELTAS = (
+    "Each run at its own δ, as its row says; ε at different δ are not to be compared. DP is for "
+    "any person, Bayesian DP for people like those enrolled."
+)
 HEIGHT = 260
 DASHES = ([1, 0], [9, 2], [5, 3], [2, 3])
 """A line is told from those of the same colour, and in grey print."""
@@ -107,6 +111,8 @@ def render_overlay(runs: Sequence[RunRecord]) -> None:
     for place, (figure, title) in enumerate(plots):
         with columns[place % 2]:
             _plot(there, figure, title)
+    if SPENT in chosen:
+        st.caption(DELTAS)
 
 
 def _plots(figure: str) -> list[tuple[str, str]]:
