@@ -69,7 +69,7 @@ def classes_of(inquiry: Inquiry, place: int) -> Where:
     to be in the classes whose share is well above zero, or may be as large as in those.
     """
     one, count = inquiry.hypotheses[place], inquiry.classes
-    everywhere = Where(place, one.variant.chosen or tuple(range(count)) * (count > 1))
+    everywhere = Where(place, classes_about(one, count))
     if one.fault.kind == "label" or one.fault.takes != "any" or count < 2:
         return everywhere
     first = len(inquiry.hypotheses)
@@ -87,6 +87,11 @@ def classes_of(inquiry: Inquiry, place: int) -> Where:
         return everywhere
     inquiry.add([Hypothesis(one.fault, replace(one.variant, chosen=shown))])
     return Where(len(inquiry.hypotheses) - 1, shown)
+
+
+def classes_about(one: Hypothesis, classes: int) -> tuple[int, ...]:
+    """The classes that a hypothesis is about; all, unless it names some; none without labels."""
+    return one.variant.chosen or tuple(range(classes)) * (classes > 1)
 
 
 OnLook = Callable[[str], None]
@@ -223,9 +228,8 @@ def explains(left: float, agreed: float) -> bool:
 
 def _nearest(inquiry: Inquiry, model: LinearModel, rest: Unexplained) -> Taken:
     """The hypothesis that what is left looks most like, where none was needed."""
-    z = left_over(model, []).z[: inquiry.named]
-    every = tuple(range(inquiry.classes)) * (inquiry.classes > 1)
-    return Taken(int(np.argmax(z)), every, rest.p_value)
+    place = int(np.argmax(left_over(model, []).z[: inquiry.named]))
+    return Taken(place, classes_about(inquiry.hypotheses[place], inquiry.classes), rest.p_value)
 
 
 def unnamed(inquiry: Inquiry, taken: Taken, why: str, share: float) -> FoundFault:

@@ -93,6 +93,8 @@ class Omnibus:
 UNEXPLAINED = 0.01
 """The omnibus test's p value up to which something is left that no finding explains: a reference
 differs a little from users in ways that no model knows, so that p values come out too small."""
+RARE = 0.002
+"""The q value from which an answer says how often sound users show as much."""
 NO_NAME = "something that no fault of the library explains"
 TOO_WEAK = "something too weak to be told from what the library does not hold"
 
@@ -124,7 +126,10 @@ class Diagnosis:
         if first is None:
             return ""
         where = f"; images are {self.deviation.where}" if self.deviation else ""
-        return f"in about {first.share:.0%} of users: {first.says}{where}"
+        often = ""
+        if first.q_value > RARE:
+            often = f"; one sound run in {1 / first.q_value:.0f} shows as much"
+        return f"in about {first.share:.0%} of users: {first.says}{where}{often}"
 
     def to_json(self) -> dict[str, Any]:
         """As a JSON object; None for what is infinite."""

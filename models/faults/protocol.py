@@ -105,12 +105,13 @@ class Fault:
         Args:
             amount: in its own measure, where it has one.
             chosen: the classes where it shows.
-            total: number of classes of the data; a fault in all of them is asked of all.
+            total: number of classes of the data; a fault in all of them is asked of all, unless
+                it is about some by its nature, such as two whose names are exchanged.
         """
         if "{label}" in self.probe:
             return self.probe.format(label=chosen[0]) if chosen else ""
         known: dict[str, str] = {}
-        if chosen and len(chosen) < total:
+        if chosen and (len(chosen) < total or self.takes != "any"):
             known["classes"] = "classes=" + ",".join(map(str, chosen))
         if amount is not None:
             known |= {"amount": f"{amount:g}", "minus": f"{-amount:g}"}

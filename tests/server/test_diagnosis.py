@@ -24,7 +24,7 @@ from fedlens.client.tasks import CLIENT_TASKS
 from fedlens.client.update.clipping import clip_and_sum
 from fedlens.client.users.records import CohortData
 from fedlens.data.registry import load
-from fedlens.diagnosis.diagnose import concluded, diagnose
+from fedlens.diagnosis.diagnose import classes_about, concluded, diagnose, question_of
 from fedlens.diagnosis.evidence import Evidence, observed_of
 from fedlens.diagnosis.expected import ReferenceSums
 from fedlens.diagnosis.first_look import first_look
@@ -40,6 +40,7 @@ from fedlens.diagnosis.threads import in_threads, one_thread_each
 from fedlens.foundation.errors import WrongUse
 from fedlens.models.faults import FAULTS
 from fedlens.models.faults.protocol import Fault, Variant
+from fedlens.models.probes.asking import parse_probe
 from fedlens.models.shapes import from_pixels
 
 USERS, RECORDS, IMAGES = 200, 10, 400
@@ -422,6 +423,18 @@ def test_amounts_between_those_of_the_library_are_looked_at():
     tilt = next(one for one in library((1, 28, 28), 10) if one.said.startswith("tilted, 20"))
     amounts = sorted(one.variant.amount for one in tilt.between())
     assert amounts == [15.0, 17.5, 23.75, 27.5]
+
+
+@pytest.mark.parametrize("classes", [1, 2, 10])
+def test_every_hypothesis_has_a_question_that_can_be_asked_or_none(classes):
+    """Of two classes, too: a fault of two classes' names is then about all of them."""
+    asked = {
+        one.fault.name: question_of(one, classes_about(one, classes), classes)
+        for one in library((1, 28, 28), classes)
+    }
+    for question in filter(None, asked.values()):
+        assert parse_probe(question).text == question
+    assert bool(asked.get("swap_labels")) == (classes > 1)
 
 
 def test_what_cannot_be_diagnosed_is_refused_with_the_fix(released, reference):
