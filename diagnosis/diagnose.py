@@ -20,6 +20,7 @@ from fedlens.diagnosis.fitting import (
     Unexplained,
     joint_shares,
     left_over,
+    other_changes,
     smallest_detectable,
     strongest,
     unexplained,
@@ -189,10 +190,15 @@ def concluded(inquiry: Inquiry, reference: Reference, begin: OnStage = _unheard)
 
 AGREED = 0.01
 """The p value up to which parts of the sums tell different shares of what was found."""
-NAMED = 1e-8
-"""The largest q value of a finding with a name. A fault that is in no library shows as one that it
-resembles, though less than that one would: in a tenth of a thousand users by q values down to this.
-So much evidence is needed before what does not fit would have been seen too."""
+NAMED = 1e-5
+"""The largest q value of a finding with a name."""
+OTHER = 0.2
+"""The p value up to which other changes of images explain a finding better than its name does. A
+fault that is in no library and in a tenth of a thousand users leaves as much in four of five
+cases, one of the library in one of ten."""
+STRONG, OTHER_THEN = 1e-25, 0.02
+"""From this q value on a finding is so strong that another change would have left much more: there
+the small p values are those of what no model of the users knows."""
 
 
 ALIKE = 0.5
@@ -201,7 +207,7 @@ the users than so much of it, the two may be one fault that is in no library."""
 
 
 def sure_names(
-    q_values: Sequence[float], shares: Sequence[float], kinds: Sequence[str]
+    q_values: Sequence[float], shares: Sequence[float], kinds: Sequence[str], other: float
 ) -> list[bool]:
     """Which findings have a name, where together they explain what was seen.
 
@@ -209,11 +215,12 @@ def sure_names(
         q_values: of the findings.
         shares: of the users, fitted together.
         kinds: what each changes, as `Fault.kind` says.
+        other: p value of a test that no other changes of images explain them better.
     """
-    pairs = zip(q_values, shares, kinds, strict=True)
-    weak = [share for q, share, kind in pairs if q > NAMED and kind == "image"]
-    most = max(weak, default=0.0)
-    return [q <= NAMED and ALIKE * s >= most for q, s in zip(q_values, shares, strict=True)]
+    sure = [q <= NAMED and other > (OTHER_THEN if q <= STRONG else OTHER) for q in q_values]
+    pairs = zip(sure, shares, kinds, strict=True)
+    most = max((share for named, share, kind in pairs if not named and kind == "image"), default=0)
+    return [named and ALIKE * s >= most for named, s in zip(sure, shares, strict=True)]
 
 
 def explains(left: float, agreed: float) -> bool:
@@ -303,7 +310,8 @@ def findings_of(inquiry: Inquiry, taken: Sequence[Taken]) -> list[FoundFault]:
         return []
     shares = joint_shares(model, places)
     kinds = [inquiry.hypotheses[place].fault.kind for place in places]
-    sure = sure_names([one.q_value for one in taken], shares.values.tolist(), kinds)
+    other = other_changes(model, places, inquiry.others)
+    sure = sure_names([one.q_value for one in taken], shares.values.tolist(), kinds, other)
     named = [
         _finding(
             inquiry.hypotheses[one.place],

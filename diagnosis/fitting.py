@@ -27,6 +27,12 @@ POWER = 0.9
 """With which the smallest detectable share is found."""
 DISTINCT = 0.05
 """Of a hypothesis's size, what those found before must leave of it for it to be told from them."""
+OTHERS = 0.18
+"""Standard deviation of every other change's share, in that of the finding."""
+LEAST_SHARE = 0.02
+"""Smaller ones are taken for this one."""
+EVEN = 1e-3
+"""Variance that is added to z scores which nearly follow from each other."""
 WIDE = 1.96
 """Standard errors on either side of a share: 95%."""
 UNMODELLED = 0.05
@@ -66,6 +72,8 @@ class LeftOver:
     """Of what `z` divides by its square root."""
     values: Vector
     """Products of what is left with the hypotheses."""
+    products: Square
+    """Of the hypotheses with each other, without what those fitted explain of them."""
 
 
 def left_over(model: LinearModel, chosen: Sequence[int]) -> LeftOver:
@@ -81,14 +89,54 @@ def left_over(model: LinearModel, chosen: Sequence[int]) -> LeftOver:
         weights[:, picked] -= model.products[:, picked] @ inverse
         shares = inverse @ model.found[picked]
         wrong = np.square(UNMODELLED * model.products[:, picked] * shares).sum(1)
-    size = np.diag(weights @ model.products @ weights.T)
+    products = weights @ model.products @ weights.T
+    size = np.diag(products)
     covariance = weights @ model.spread @ weights.T + np.diag(wrong)
     distinct = size > DISTINCT * np.diag(model.products)
     distinct &= (np.diag(model.products) > 0) & (np.diag(covariance) > 0)
     distinct[picked] = False
     values = weights @ model.found
     z = values / np.sqrt(np.maximum(np.diag(covariance), 1e-300))
-    return LeftOver(np.where(distinct, z, -np.inf), covariance, values)
+    return LeftOver(np.where(distinct, z, -np.inf), covariance, values, products)
+
+
+def other_changes(model: LinearModel, chosen: Sequence[int], others: Sequence[int]) -> float:
+    """Test whether other changes of images would explain what was found better.
+
+    A fault that is in no library looks like one that is, and a little like many others. So what is
+    left once the chosen ones are fitted is looked at along the others, each weighed by how much it
+    would show there if it was in a part of the surest one's share: the likelihood ratio of normal
+    numbers whose covariance is larger by just that. The omnibus test, which knows no such weights,
+    sees much less of it.
+
+    Args:
+        model: of all hypotheses.
+        chosen: those that were taken up, surest first.
+        others: changes of images, those of the library and others.
+
+    Returns:
+        The p value; 1 where nothing is chosen or there is nothing else.
+    """
+    left = left_over(model, chosen)
+    told = np.array([place for place in others if np.isfinite(left.z[place])], dtype=np.int64)
+    if not chosen or not len(told):
+        return 1.0
+    both = np.ix_(told, told)
+    deviations = np.sqrt(np.diag(left.covariance)[told])
+    share = max(LEAST_SHARE, abs(float(joint_shares(model, chosen).values[0])))
+    shown = OTHERS * share * left.products[both] / deviations[:, None]
+    covariance = left.covariance[both] / np.outer(deviations, deviations)
+    return _ratio_test(left.values[told] / deviations, covariance, shown @ shown.T)
+
+
+def _ratio_test(seen: Vector, covariance: Square, more: Square) -> float:
+    """Probability that numbers of a covariance look as much as if they had more of it by chance."""
+    root = np.linalg.cholesky(covariance + EVEN * np.eye(len(seen)))
+    ratios, vectors = np.linalg.eigh(np.linalg.solve(root, np.linalg.solve(root, more).T))
+    weights = np.maximum(ratios, 0) / (1 + np.maximum(ratios, 0))
+    squares = np.square(vectors.T @ np.linalg.solve(root, seen))
+    drawn = np.square(_normal(len(seen))) @ weights
+    return (1 + int((drawn >= weights @ squares).sum())) / (DRAWS + 1)
 
 
 def by_chance(covariance: Square) -> NDArray[np.float32]:

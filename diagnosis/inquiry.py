@@ -29,7 +29,7 @@ from fedlens.diagnosis.model import (
 )
 from fedlens.diagnosis.reference import LEAST_USERS, Reference
 from fedlens.diagnosis.stored_changes import StoredChanges
-from fedlens.diagnosis.surprises import surprises
+from fedlens.diagnosis.surprises import UNNAMED, surprises
 from fedlens.diagnosis.threads import in_threads
 
 LIBRARY = 600
@@ -107,6 +107,15 @@ class Inquiry:
         """
         self.hypotheses += hypotheses
         self.geometry.add(in_threads(self.reference.means, hypotheses))
+
+    @property
+    def others(self) -> list[int]:
+        """Places of the changes of images that are looked at from the start: all but the added."""
+        return [
+            place
+            for place, one in enumerate(self.hypotheses)
+            if one.fault.kind == "image" and (place < self.named or one.fault.name == UNNAMED)
+        ]
 
     def sharpen(self, place: int) -> int:
         """The same hypothesis by all of the reference's users; its new place."""

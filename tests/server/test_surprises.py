@@ -16,8 +16,10 @@ from fedlens.diagnosis.fitting import (
     _by_chance_left,
     by_chance,
     least_visible,
+    other_changes,
     size_beyond_chance,
 )
+from fedlens.diagnosis.model import LinearModel
 from fedlens.diagnosis.reference import like_all
 from fedlens.diagnosis.report import Diagnosis, FoundFault, Omnibus, ReferenceFit
 from fedlens.diagnosis.surprises import UNNAMED, surprises
@@ -57,7 +59,7 @@ def test_surprises_work_on_colour_images_of_another_size():
 
 def _left(values, covariance):
     z = values / np.sqrt(np.diag(covariance))
-    return LeftOver(z, covariance, values)
+    return LeftOver(z, covariance, values, covariance)
 
 
 @pytest.mark.parametrize("alike", [0.0, 0.7])
@@ -84,7 +86,7 @@ def test_one_large_score_and_many_small_ones_are_both_seen():
     noise[1] += np.where(source.random(40) < 0.5, -1.6, 1.6)
     assert np.abs(noise[1]).max() < 4.5
     assert all(_by_chance_left(_left(row, covariance)) < 0.02 for row in noise)
-    untold = LeftOver(np.full(40, -np.inf), covariance, np.zeros(40))
+    untold = LeftOver(np.full(40, -np.inf), covariance, np.zeros(40), covariance)
     assert _by_chance_left(untold) == 1.0
 
 
@@ -127,10 +129,40 @@ def test_an_answer_says_what_no_fault_explains():
 
 
 def test_a_name_is_sure_and_no_other_change_of_images_is_as_large():
-    assert sure_names([1e-20, 1e-12], [0.3, 0.1], ["image", "label"]) == [True, True]
-    assert sure_names([1e-20, 1e-3], [0.3, 0.04], ["image", "image"]) == [True, False]
-    assert sure_names([1e-20, 1e-3], [0.06, 0.04], ["image", "image"]) == [False, False]
-    assert sure_names([1e-20, 1e-3], [0.06, 0.04], ["image", "label"]) == [True, False]
+    assert sure_names([1e-20, 1e-12], [0.3, 0.1], ["image", "label"], 1) == [True, True]
+    assert sure_names([1e-20, 1e-3], [0.3, 0.04], ["image", "image"], 1) == [True, False]
+    assert sure_names([1e-20, 1e-3], [0.06, 0.04], ["image", "image"], 1) == [False, False]
+    assert sure_names([1e-20, 1e-3], [0.06, 0.04], ["image", "label"], 1) == [True, False]
+    assert sure_names([1e-12], [0.1], ["image"], 0.1) == [False]
+    assert sure_names([1e-40], [0.3], ["image"], 0.1) == [True]
+    assert sure_names([1e-40], [0.3], ["image"], 0.01) == [False]
+
+
+def _drawn_model(mixed, share, rng):
+    """A fault and twenty other changes, each a bit like it, of which ``mixed`` is what users have.
+
+    As a whitened linear model: every direction is seen with noise of one.
+    """
+    ways = rng.standard_normal((21, 60)) + rng.standard_normal(60)
+    seen = share * 12 * mixed @ ways + rng.standard_normal(60)
+    products = ways @ ways.T
+    none = np.zeros((0, 21))
+    return LinearModel(
+        12**2 * products, 12**2 * products, 12 * ways @ seen, np.zeros(0), none, np.zeros(0)
+    )
+
+
+def test_another_change_that_resembles_a_fault_is_told_from_it():
+    """Of the fault itself no more p values are small than by chance; of a mixture most are."""
+    rng = np.random.default_rng(4)
+    itself, mixture = np.eye(21)[0], np.r_[0, np.full(3, 0.7), np.zeros(17)]
+    others = list(range(1, 21))
+    sound = [other_changes(_drawn_model(itself, 0.1, rng), [0], others) for _ in range(200)]
+    foreign = [other_changes(_drawn_model(mixture, 0.1, rng), [0], others) for _ in range(60)]
+    assert np.mean(np.array(sound) <= 0.2) < 0.28
+    assert np.mean(np.array(foreign) <= 0.2) > 0.8
+    assert other_changes(_drawn_model(itself, 0.1, rng), [], others) == 1
+    assert other_changes(_drawn_model(itself, 0.1, rng), [0], []) == 1
 
 
 def test_a_place_is_said_in_words():
@@ -144,7 +176,7 @@ def test_what_is_in_no_library_is_seen_among_a_hundred_hypotheses_that_show_noth
     source = np.random.default_rng(7)
     z = source.standard_normal(200)
     z[150:] *= 1.6
-    left = LeftOver(z, np.eye(200), z)
+    left = LeftOver(z, np.eye(200), z, np.eye(200))
     assert _by_chance_left(left, 150) < 0.01 < _by_chance_left(left)
 
 

@@ -14,6 +14,7 @@ from fedlens.diagnosis.fitting import (
     joint_shares,
     least_visible,
     left_over,
+    other_changes,
     selected,
     unexplained,
 )
@@ -66,7 +67,7 @@ class NoisyDraws:
         self._inquiry, self._reference = inquiry, reference
         self._noise, self._users, self._group = noise, users, group
         self._geometry = inquiry.geometry.rescaled(self._factors)
-        self._starts = parts_of(inquiry)
+        self._starts, self._others = parts_of(inquiry), set(inquiry.others)
         self._names = [one.fault.name for one in inquiry.hypotheses]
 
     @property
@@ -120,7 +121,9 @@ class NoisyDraws:
         named: list[int] = []
         if shares is not None and sure:
             kinds = [self._inquiry.hypotheses[kept[place]].fault.kind for place in places]
-            names_hold = sure_names([q for _, q in taken], shares.values.tolist(), kinds)
+            others = [i for i, place in enumerate(kept) if place in self._others]
+            other = other_changes(model, places, others)
+            names_hold = sure_names([q for _, q in taken], shares.values.tolist(), kinds, other)
             named = [i for i, holds in enumerate(names_hold) if holds]
         weak = [place for i, place in enumerate(places) if i not in named]
         z = left_over(model, []).z[:count]
