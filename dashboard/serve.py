@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fedlens.dashboard.access.provider import Provider, read_provider
 from fedlens.dashboard.access.workspace import RUNS_VARIABLE, STORES, owner_of
 from fedlens.dashboard.widgets.options import (
     COOKIE_VARIABLE,
@@ -52,11 +53,13 @@ def serve(
     allow_remote: bool = False,
     user: str = "local",
     folder: Path | None = None,
+    provider: Path | None = None,
     announce: Callable[[str], None] | None = None,
 ) -> None:
     """Serve the dashboard over a store until interrupted (Ctrl-C or SIGTERM).
 
-    Nothing is sent to any other machine. Every page, file and websocket needs the access token.
+    Nothing is sent to any other machine but an identity provider that is named. Every page, file
+    and websocket needs the access token or an account.
 
     Args:
         store_url: of the store, as ``open_store`` takes it.
@@ -68,20 +71,24 @@ def serve(
             put a TLS proxy in front.
         user: name of the account that the access token opens.
         folder: the workspace: runs below it are shown too, whatever store knows them.
+        provider: TOML file with the team's identity provider; None for none.
         announce: is given the link, token included, once the page answers; default: standard error.
 
     Raises:
         StoreError: the store is missing or at another revision.
         DashboardError: the port is taken, other machines reach the host without ``allow_remote``,
-            or the token is too short.
+            the token is too short, or the provider's file cannot be used.
     """
     _check_host(host, allow_remote)
+    identities = None if provider is None else read_provider(provider)
     open_store(store_url).close()
     if folder is not None:
         os.environ[RUNS_VARIABLE] = str(folder.absolute())
     listener = _listen(host, port)
     try:
-        _serve_on(listener, store_url, host, token, user, _speaker(announce, open_browser))
+        _serve_on(
+            listener, store_url, host, token, user, identities, _speaker(announce, open_browser)
+        )
     finally:
         listener.close()
 
@@ -92,6 +99,7 @@ def _serve_on(
     host: str,
     token: str | None,
     user: str,
+    provider: Provider | None,
     speak: Callable[[str], None],
 ) -> None:
     os.environ.update({STORE_VARIABLE: str(store_url), USER_VARIABLE: user})
@@ -105,7 +113,7 @@ def _serve_on(
     token = token or new_token()
     link = f"http://{_in_url(host)}:{port}/?token={token}"
     store = open_store(store_url)
-    tokens = SessionTokens(token, port, store, user)
+    tokens = SessionTokens(token, port, store, user, provider)
     os.environ[COOKIE_VARIABLE] = tokens.cookie
     app = _application(tokens, store, lambda: speak(link))
     # The access log would write the token of every opened link.

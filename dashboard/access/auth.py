@@ -5,7 +5,8 @@ the port. `AuthMiddleware` is an ASGI middleware around the whole application: w
 an open session, only the login page and the health check answer.
 
 A visitor gets the cookie for a name with its password, or for the access token, either from the
-link printed at the start (``http://127.0.0.1:8501/?token=...``) or pasted into the login page.
+link printed at the start (``http://127.0.0.1:8501/?token=...``) or pasted into the login page; or
+for an identity of the team's own provider, if one is configured and an account has its name.
 Sessions lie in the store, as digests of their cookies: they outlive the process, end by signing
 out, and end for an account that is disabled.
 """
@@ -30,6 +31,14 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fedlens.dashboard.access.login_page import NOT_FOUND, THEN, login_page
+from fedlens.dashboard.access.provider import (
+    CALLBACK_PATH,
+    START_PATH,
+    STARTED_SECONDS,
+    Provider,
+    ProviderError,
+    Started,
+)
 from fedlens.dashboard.widgets.options import DashboardError
 from fedlens.store import Member, Store, StoreError
 
@@ -126,6 +135,8 @@ LARGEST_FORM = 16 * 1024  # a long password, each letter of it escaped
 SESSION_SECONDS = 7 * 24 * 3600
 WRONG_TOKEN = "That is not the token of this dashboard."  # noqa: S105
 WRONG_PASSWORD = "Name or password are not right."  # noqa: S105
+NO_ACCOUNT = "You have no account here. Ask the dashboard's owner to add one under the name {}."
+NOT_KNOWN = "The provider did not say who you are: {}. Try again, or sign in another way."
 LOGIN_ACTOR = "login page"
 LINK_ALONE = "Open the link by itself: paste it into the address bar.\n"
 TOO_MANY = "Too many tries at once: wait half a minute and try again."
@@ -152,18 +163,26 @@ class SessionTokens:
         port: part of the cookie's name, because browsers share cookies between ports.
         store: holds accounts and sessions.
         owner: name of the account that the access token opens.
+        provider: that says who a visitor is; None for none.
 
     Raises:
         DashboardError: the token is too short to keep anyone out.
     """
 
-    def __init__(self, token: str, port: int, store: Store, owner: str = "local") -> None:
+    def __init__(
+        self,
+        token: str,
+        port: int,
+        store: Store,
+        owner: str = "local",
+        provider: Provider | None = None,
+    ) -> None:
         if len(token) < SHORTEST_TOKEN or not token.isascii():
             raise DashboardError(
                 f"token of {len(token)} characters cannot be used: give at least "
                 f"{SHORTEST_TOKEN} ASCII characters, or leave it out and one is made for you"
             )
-        self.cookie = f"fedlens-{port}"
+        self.cookie, self.provider = f"fedlens-{port}", provider
         self.visitors = Visitors(store)
         self._token = token.encode()
         self._store, self._owner = store, owner
@@ -191,6 +210,17 @@ class SessionTokens:
             self._store.log_refusal(LOGIN_ACTOR, name)
             return None
         return self._store.sign_in(account, SESSION_SECONDS)
+
+    def open_by_identity(self, name: str) -> str | None:
+        """A cookie's value for a name that the provider vouches for; ``None`` for no account.
+
+        The token's own account has a name that anybody may choose at a provider: it is none here.
+        """
+        found = next((one for one in self._store.accounts() if one.name == name), None)
+        if found is None or found.disabled or name == self._owner:
+            self._store.log_refusal(LOGIN_ACTOR, name)
+            return None
+        return self._store.sign_in(found, SESSION_SECONDS)
 
     def close(self, value: str) -> None:
         """End a session."""
@@ -244,6 +274,9 @@ class AuthMiddleware:
         path = request.url.path
         if path == LOGIN_PATH and request.method == "POST":
             return await self._login(request)
+        if self._tokens.provider is not None and path in (START_PATH, CALLBACK_PATH):
+            step = self._ask_provider if path == START_PATH else self._answered
+            return await step(request, self._tokens.provider)
         if "token" in request.query_params:
             return await self._token_link(request)
         if path == METRICS_PATH and await self._by_bearer(request):
@@ -295,6 +328,59 @@ class AuthMiddleware:
         opened = partial(self._tokens.open_by_token, offered)
         return await self._admit(request, _after(fields), opened, WRONG_TOKEN, fields)
 
+    async def _ask_provider(self, request: Request, provider: Provider) -> Response:
+        """Send a visitor to the provider."""
+        if not _from_here(request):
+            return PlainTextResponse("Sign in on the dashboard's own page.\n", status_code=403)
+        start = partial(provider.start, request.query_params.get(THEN, ""))
+        try:
+            url, started = await anyio.to_thread.run_sync(start)
+        except ProviderError as error:
+            return HTMLResponse(await self._page(NOT_KNOWN.format(error)), status_code=502)
+        response = _see_other(url)
+        self._keep(request, response, self._started, started.packed(), STARTED_SECONDS)
+        return response
+
+    async def _answered(self, request: Request, provider: Provider) -> Response:
+        """Let a visitor in for whom the provider vouches, if there is an account of that name."""
+        asked = request.query_params
+        started = Started.unpacked(read_cookie(request.scope, self._started))
+        try:
+            finish = partial(
+                provider.finish, started, asked.get("state", ""), asked.get("code", "")
+            )
+            name = await anyio.to_thread.run_sync(finish)
+            opened = partial(self._tokens.open_by_identity, name)
+            cookie = await anyio.to_thread.run_sync(opened)
+        except ProviderError as error:
+            response: Response = HTMLResponse(await self._page(NOT_KNOWN.format(error)), 401)
+        except StoreError as error:
+            return PlainTextResponse(f"The store cannot answer: {error}\n", status_code=503)
+        else:
+            response = _see_other(_after({THEN: started.then if started else ""}))
+            if cookie is None:
+                response = HTMLResponse(await self._page(NO_ACCOUNT.format(name)), 403)
+            else:
+                self._keep(request, response, self._tokens.cookie, cookie, SESSION_SECONDS)
+        response.delete_cookie(self._started)
+        return response
+
+    @property
+    def _started(self) -> str:
+        """Name of the cookie of a sign-in that has begun."""
+        return f"{self._tokens.cookie}-started"
+
+    @staticmethod
+    def _keep(request: Request, response: Response, name: str, value: str, seconds: int) -> None:
+        response.set_cookie(
+            name,
+            value,
+            max_age=seconds,
+            httponly=True,
+            samesite="lax",
+            secure=_is_encrypted(request),
+        )
+
     async def _admit(
         self,
         request: Request,
@@ -319,14 +405,7 @@ class AuthMiddleware:
         if cookie is None:
             return HTMLResponse(await self._page(wrong, **kept), status_code=401)
         response = _see_other(target)
-        response.set_cookie(
-            self._tokens.cookie,
-            cookie,
-            max_age=SESSION_SECONDS,
-            httponly=True,
-            samesite="lax",
-            secure=_is_encrypted(request),
-        )
+        self._keep(request, response, self._tokens.cookie, cookie, SESSION_SECONDS)
         return response
 
     async def _logout(self, request: Request) -> Response:
@@ -340,7 +419,9 @@ class AuthMiddleware:
 
     async def _page(self, message: str = "", *, then: str = "", name: str = "") -> str:
         accounts = await anyio.to_thread.run_sync(self._tokens.has_accounts)
-        return login_page(message, accounts=accounts, then=then, name=name)
+        provider = self._tokens.provider
+        host = "" if provider is None else provider.host
+        return login_page(message, accounts=accounts, then=then, name=name, provider=host)
 
     async def _visitor(self, scope: Scope) -> Member | None:
         value = read_cookie(scope, self._tokens.cookie)

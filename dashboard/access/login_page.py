@@ -4,6 +4,7 @@ Each is one self-contained document, since an unknown visitor may load nothing e
 """
 
 from html import escape
+from urllib.parse import urlencode
 
 THEN = "then"
 """Field of the form that says where the visitor was going."""
@@ -28,6 +29,8 @@ button {{ font: inherit; font-weight: 600; color: #fff; background: var(--accent
   padding: .6rem 1.2rem; border-radius: .5rem; cursor: pointer; }}
 a:focus-visible, input:focus-visible, button:focus-visible {{ outline: 3px solid var(--field);
   outline-offset: 2px; }}
+.provider {{ display: block; text-align: center; font-weight: 600; color: #fff;
+  background: var(--accent); text-decoration: none; padding: .6rem; border-radius: .5rem; }}
 .wrong {{ color: var(--bad); font-weight: 600; }}
 hr {{ border: 0; border-top: 1px solid var(--line); margin: 1.5rem 0; }}
 code {{ background: var(--well); padding: .1rem .3rem; border-radius: .25rem; }}
@@ -35,6 +38,7 @@ code {{ background: var(--well); padding: .1rem .3rem; border-radius: .25rem; }}
 """
 _PAGE = """<h1>fedlens</h1>
 {message}
+{provider}
 {accounts}
 <p>{intro}The access token is in the link that <code>fedlens dashboard</code> printed when it was
 started: follow that link, or paste the token here.</p>
@@ -53,13 +57,22 @@ _ACCOUNTS = """<form method="post" action="login">{then}
 <button type="submit">Sign in</button>
 </form>
 <hr>"""
+_PROVIDER = """<p><a class="provider" href="login-provider{query}">Sign in with {host}</a></p>
+<hr>"""
 NOT_FOUND = _HEAD.format(title="fedlens: no such page") + (
     "<h1>No such page</h1><p>The address is wrong, or your role does not open this page.</p>"
     '<p><a href="./">Go to your first page</a></p></main></body></html>\n'
 )
 
 
-def login_page(message: str = "", *, accounts: bool = False, then: str = "", name: str = "") -> str:
+def login_page(
+    message: str = "",
+    *,
+    accounts: bool = False,
+    then: str = "",
+    name: str = "",
+    provider: str = "",
+) -> str:
     """The page's HTML.
 
     Args:
@@ -67,6 +80,7 @@ def login_page(message: str = "", *, accounts: bool = False, then: str = "", nam
         accounts: also ask for a name and its password.
         then: where the visitor was going: path and query, without the first slash.
         name: that was given before.
+        provider: host of the identity provider by which people can sign in; empty for none.
     """
     hidden = f'<input type="hidden" name="{THEN}" value="{escape(then)}">' if then else ""
     focus = " autofocus"
@@ -76,10 +90,13 @@ def login_page(message: str = "", *, accounts: bool = False, then: str = "", nam
         first="" if name else focus,
         second=focus if name else "",
     )
+    query = f"?{urlencode({THEN: then})}" if then else ""
+    offered = _PROVIDER.format(query=escape(query), host=escape(provider)) if provider else ""
     return _HEAD.format(title="fedlens: sign in") + _PAGE.format(
+        provider=offered,
         message=f'<p class="wrong" role="alert">{escape(message)}</p>' if message else "",
         accounts=asked if accounts else "",
-        intro="Or open it as its owner. " if accounts else "",
+        intro="Or open it as its owner. " if accounts or provider else "",
         focus="" if accounts else focus,
         then=hidden,
     )

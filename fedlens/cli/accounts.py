@@ -51,6 +51,12 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
             action.add_argument("--role", choices=ROLES, default="annotator", help="what it may do")
         if name == "role":
             action.add_argument("role", choices=ROLES, help="what it may do from now on")
+        if name == "add":
+            action.add_argument(
+                "--no-password",
+                action="store_true",
+                help="sign in through the dashboard's identity provider alone, by this name",
+            )
         if name in ("add", "password"):
             action.add_argument(
                 "--password-stdin",
@@ -67,7 +73,8 @@ def run(args: argparse.Namespace) -> int:
 
     with open_store(args.store) as store:
         if args.action == "add":
-            store.add_account(args.name, args.role, _password(args), actor=ACTOR)
+            secret = None if args.no_password else _password(args)
+            store.add_account(args.name, args.role, secret, actor=ACTOR)
         elif args.action == "role":
             store.set_role(args.name, args.role, actor=ACTOR)
         elif args.action == "password":

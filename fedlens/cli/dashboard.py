@@ -39,6 +39,12 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     )
     add("--open", action="store_true", help="open it in a browser")
     add("--allow-remote", action="store_true", help="listen on an address that others can reach")
+    add(
+        "--oidc",
+        type=Path,
+        metavar="FILE",
+        help="TOML file, for its owner alone, with the identity provider by which people sign in",
+    )
     parser.set_defaults(run=run)
 
 
@@ -59,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
     given = select_flags(args, "host", "port", "allow_remote")
     if args.token_file is not None:
         given["token"] = _read_token(args.token_file)
-    serve(url, **given, folder=folder, open_browser=args.open)
+    serve(url, **given, folder=folder, provider=args.oidc, open_browser=args.open)
     return 0
 
 

@@ -13,7 +13,9 @@ LINK = re.compile(r"http://127\.0\.0\.1:(\d+)/\?token=\S+")
 SERVE = (
     "import sys; from pathlib import Path; from fedlens.dashboard.serve import serve; "
     "folder = Path(sys.argv[4]) if sys.argv[4] else None; "
-    "serve(sys.argv[1], token=sys.argv[2], port=int(sys.argv[3]), folder=folder)"
+    "provider = Path(sys.argv[5]) if sys.argv[5] else None; "
+    "serve(sys.argv[1], token=sys.argv[2], port=int(sys.argv[3]), folder=folder, "
+    "provider=provider)"
 )
 CHROMIUM = Path("/usr/bin/chromium")
 CHROMIUM_ARGUMENTS = (
@@ -47,7 +49,12 @@ class Served:
 
 
 def start_dashboard(
-    url: str, folder: Path, port: int = 0, *, workspace: Path | None = None
+    url: str,
+    folder: Path,
+    port: int = 0,
+    *,
+    workspace: Path | None = None,
+    provider: Path | None = None,
 ) -> Served:
     """Serve a store on a port, any free one by default; returns once pages are answered.
 
@@ -56,10 +63,20 @@ def start_dashboard(
         folder: where it runs and writes its log.
         port: 0 for any free one.
         workspace: a folder whose runs are shown too, as `fedlens dashboard FOLDER` does.
+        provider: file with an identity provider.
     """
     log = folder / "dashboard.log"
     process = subprocess.Popen(
-        [sys.executable, "-c", SERVE, url, TOKEN, str(port), str(workspace or "")],
+        [
+            sys.executable,
+            "-c",
+            SERVE,
+            url,
+            TOKEN,
+            str(port),
+            str(workspace or ""),
+            str(provider or ""),
+        ],
         stderr=subprocess.PIPE,
         stdout=log.open("w"),
         text=True,
