@@ -2,7 +2,7 @@
 
 A fault that the library does not hold still changes where strokes lie, how bright parts are or how
 sharp edges look. These changes span such things coarsely: parts of an image darker or brighter,
-smooth bends, other filters, patterns over the picture. None is a finding. Together they say in which directions to look for
+smooth bends, other filters. None is a finding. Together they say in which directions to look for
 what is left once the findings are fitted.
 """
 
@@ -24,8 +24,6 @@ DARK, BRIGHT = 4, 7
 COARSE = 4
 """Points a side between which a smooth bend is drawn."""
 BENDS, FILTERS = 12, 8
-PATTERNS, PATTERN = (1, 2, 4, 8), 0.5
-"""Pixels that a pattern is fine to, each with two of them, and its standard deviation in tones."""
 BEND = 0.25
 """Largest step of a smooth bend, in half sides."""
 _SEED = 21
@@ -38,7 +36,6 @@ def surprises() -> list[Hypothesis]:
         changes += [_covered(place, parts, tone) for place in range(parts * parts)]
     changes += [_bent(number) for number in range(BENDS)]
     changes += [_filtered(number) for number in range(FILTERS)]
-    changes += [_patterned(number, pixels) for pixels in PATTERNS for number in range(2)]
     return [_as_hypothesis(one, number) for number, one in enumerate(changes)]
 
 
@@ -85,18 +82,5 @@ def _filtered(number: int) -> Callable[[Tensor], Tensor]:
         channels = images.shape[1]
         weights = mixture.expand(channels, 1, 5, 5)
         return F.conv2d(images + 1, weights, padding=2, groups=channels) - 1
-
-    return change
-
-
-def _patterned(number: int, pixels: int) -> Callable[[Tensor], Tensor]:
-    """The same random pattern over every image; what leaves the range is cut off."""
-
-    def change(images: Tensor) -> Tensor:
-        source = torch.Generator().manual_seed(_SEED + 1000 * pixels + number)
-        height, width = images.shape[2:]
-        coarse = torch.randn((1, 1, -(-height // pixels), -(-width // pixels)), generator=source)
-        pattern = F.interpolate(coarse, size=[height, width], mode="bicubic", align_corners=True)
-        return (images + PATTERN * pattern).clamp(-1, 1)
 
     return change

@@ -11,8 +11,8 @@ from functools import lru_cache, partial
 
 import streamlit as st
 
-from fedlens.dashboard.access.auth import Visitors
 from fedlens.dashboard.access.session import home, plain_errors, store
+from fedlens.dashboard.access.visitors import Visitors
 from fedlens.dashboard.widgets.markup import plain as plain
 from fedlens.dashboard.widgets.options import COOKIE_VARIABLE, USER_VARIABLE
 from fedlens.store import Member, Permission, Store, StoreError

@@ -16,14 +16,11 @@ from __future__ import annotations
 import hmac
 import re
 import secrets
-import time
 from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
-from http.cookies import CookieError, SimpleCookie
 from importlib.resources import files
-from threading import Lock
 from typing import TypeVar
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, urlencode
 
 import anyio
 from starlette.requests import HTTPConnection, Request
@@ -39,55 +36,20 @@ from fedlens.dashboard.access.provider import (
     ProviderError,
     Started,
 )
+from fedlens.dashboard.access.requests import (
+    as_from_here,
+    is_encrypted,
+    is_from_here,
+    is_page,
+    read_body,
+    read_cookie,
+)
+from fedlens.dashboard.access.visitors import Visitors
 from fedlens.dashboard.widgets.options import DashboardError
 from fedlens.store import Member, Store, StoreError
 
 ACCOUNT = "fedlens.account"
 """Key of an ASGI scope under which the visitor's account lies."""
-REMEMBERED_SECONDS = 2.0
-"""So long may a session still open files after it has ended elsewhere. Whatever changes something,
-and each websocket, is looked up anew."""
-_MOST = 1000
-
-
-class Visitors:
-    """Accounts by cookie. Forged, ended and shut-out sessions are no one's.
-
-    Args:
-        store: holds the sessions.
-        clock: seconds that only grow.
-    """
-
-    def __init__(self, store: Store, clock: Callable[[], float] = time.monotonic) -> None:
-        self._store, self._clock = store, clock
-        self._seen: dict[str, tuple[float, Member]] = {}
-        self._lock = Lock()
-
-    def known(self, cookie: str) -> Member | None:
-        """Who was found a moment ago; ``None`` where the store has to be asked."""
-        with self._lock:
-            seen = self._seen.get(cookie)
-        return seen[1] if seen and seen[0] > self._clock() else None
-
-    def look_up(self, cookie: str) -> Member | None:
-        """Ask the store; a store that cannot answer admits no one."""
-        try:
-            account = self._store.signed_in(cookie)
-        except StoreError:
-            return None
-        if account is not None:
-            with self._lock:
-                if len(self._seen) >= _MOST:
-                    self._seen.clear()
-                self._seen[cookie] = self._clock() + REMEMBERED_SECONDS, account
-        return account
-
-    def forget(self, cookie: str) -> None:
-        """Ask the store again next time."""
-        with self._lock:
-            self._seen.pop(cookie, None)
-
-
 WRONG_DELAY = 0.5
 """Seconds that a wrong try takes, or a whole multiple of them."""
 LONGEST_WAIT = 10.0
@@ -131,7 +93,6 @@ class GuessLimit:
 OPEN_PATHS = frozenset({"/_stcore/health"})
 LOGIN_PATH, LOGOUT_PATH, METRICS_PATH = "/login", "/logout", "/metrics"
 SHORTEST_TOKEN = 16
-LARGEST_FORM = 16 * 1024  # a long password, each letter of it escaped
 SESSION_SECONDS = 7 * 24 * 3600
 WRONG_TOKEN = "That is not the token of this dashboard."  # noqa: S105
 WRONG_PASSWORD = "Name or password are not right."  # noqa: S105
@@ -259,8 +220,8 @@ class AuthMiddleware:
 
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
         # Streamlit lets any page of the same machine in, and asks another one for our address.
-        if _from_here(HTTPConnection(scope)) and await self._visitor(scope) is not None:
-            await self._app(_as_from_here(scope), receive, send)
+        if is_from_here(HTTPConnection(scope)) and await self._visitor(scope) is not None:
+            await self._app(as_from_here(scope), receive, send)
         else:
             await send({"type": "websocket.close", "code": 1008})
 
@@ -291,7 +252,7 @@ class AuthMiddleware:
             return _see_other("./") if path == LOGIN_PATH else _own_page(request, account)
         if path == LOGIN_PATH:
             return HTMLResponse(await self._page(then=request.query_params.get(THEN, "")))
-        if _is_page(request):
+        if is_page(request):
             return _see_other(_to_login(request))
         return PlainTextResponse("Not signed in.\n", status_code=401)
 
@@ -308,7 +269,7 @@ class AuthMiddleware:
 
     async def _token_link(self, request: Request) -> Response:
         """Sign in by the printed link, which no page of another site may have a browser follow."""
-        if not _from_here(request):
+        if not is_from_here(request):
             return PlainTextResponse(LINK_ALONE, status_code=403)
         offered = request.query_params["token"]
         rest = [(k, v) for k, v in request.query_params.multi_items() if k != "token"]
@@ -317,8 +278,8 @@ class AuthMiddleware:
         return await self._admit(request, target, partial(self._tokens.open_by_token, offered))
 
     async def _login(self, request: Request) -> Response:
-        fields = dict(parse_qsl((await _body(request)).decode("utf-8", "replace")))
-        if not _from_here(request):
+        fields = dict(parse_qsl((await read_body(request)).decode("utf-8", "replace")))
+        if not is_from_here(request):
             return PlainTextResponse("Sign in on the dashboard's own page.\n", status_code=403)
         if fields.get("name"):
             name, password = fields["name"].strip(), fields.get("password", "")
@@ -330,7 +291,7 @@ class AuthMiddleware:
 
     async def _ask_provider(self, request: Request, provider: Provider) -> Response:
         """Send a visitor to the provider."""
-        if not _from_here(request):
+        if not is_from_here(request):
             return PlainTextResponse("Sign in on the dashboard's own page.\n", status_code=403)
         start = partial(provider.start, request.query_params.get(THEN, ""))
         try:
@@ -378,7 +339,7 @@ class AuthMiddleware:
             max_age=seconds,
             httponly=True,
             samesite="lax",
-            secure=_is_encrypted(request),
+            secure=is_encrypted(request),
         )
 
     async def _admit(
@@ -434,66 +395,6 @@ class AuthMiddleware:
         return await anyio.to_thread.run_sync(self._tokens.visitors.look_up, value)
 
 
-def read_cookie(scope: Scope, name: str) -> str:
-    """The named cookie's value, or "" where it is absent or the header cannot be read."""
-    for key, value in scope["headers"]:
-        if key == b"cookie":
-            try:
-                jar = SimpleCookie(value.decode("latin-1"))
-            except CookieError:
-                return ""
-            return jar[name].value if name in jar else ""
-    return ""
-
-
-async def _body(request: Request) -> bytes:
-    """The request's body up to ``LARGEST_FORM`` bytes; no token is longer."""
-    body = b""
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > LARGEST_FORM:
-            return b""
-    return body
-
-
-def _from_here(request: HTTPConnection) -> bool:
-    """Whether our own page sent this, as far as the browser says where from."""
-    site = request.headers.get("sec-fetch-site", "same-origin")
-    origin = request.headers.get("origin")
-    if site not in ("same-origin", "none"):
-        return False
-    if origin is None:
-        return True
-    # A proxy may ask under another host; no other site's page can have a browser send its header.
-    forwarded = request.headers.get("x-forwarded-host")
-    hosts = {request.headers.get("host"), forwarded}
-    server = request.scope.get("server")
-    if forwarded and server:
-        # One that forwards a port may name that in place of the page's own origin, and of no other.
-        hosts.add(f"localhost:{server[1]}")
-    return urlsplit(origin).netloc in hosts
-
-
-def _as_from_here(scope: Scope) -> Scope:
-    """A connection that was checked, without its origin: Streamlit knows no proxy's address."""
-    headers = [(k, v) for k, v in scope["headers"] if k != b"origin"]
-    return {**scope, "headers": [*headers, (b"origin", b"http://localhost")]}
-
-
-def _is_encrypted(request: Request) -> bool:
-    """Whether the browser speaks TLS, to us or to a proxy, wherever that runs.
-
-    What a header says here can only make a visitor's own cookie stricter.
-    """
-    said = request.headers.get("x-forwarded-proto", ""), request.headers.get("origin", "")
-    return request.url.scheme == "https" or said[0] == "https" or said[1].startswith("https://")
-
-
-def _is_page(request: Request) -> bool:
-    """Whether a browser asks for a page, and not a program or a page's part."""
-    return request.method == "GET" and "text/html" in request.headers.get("accept", "")
-
-
 def _here(path: str) -> str:
     """A path of this server as seen from beside it.
 
@@ -524,9 +425,9 @@ def _after(fields: Mapping[str, str]) -> str:
 def _own_page(request: Request, account: Member) -> Response | None:
     """A first page has the root's address, by whatever name; of others it is said that none is."""
     path = request.url.path.strip("/")
-    if not path and _is_page(request):
+    if not path and is_page(request):
         return _known_page()
-    if not path or "/" in path or path == METRICS_PATH.strip("/") or not _is_page(request):
+    if not path or "/" in path or path == METRICS_PATH.strip("/") or not is_page(request):
         return None
     from fedlens.dashboard.widgets.pages import pages_for  # the pages stand on this module
 

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from fedlens.dashboard.widgets.options import DashboardError
+from fedlens.foundation.toml import parse_toml
 
 if TYPE_CHECKING:
     from joserfc.jwk import KeySet
@@ -242,7 +243,7 @@ def read_provider(path: Path) -> Provider:
     if path.stat().st_mode & 0o077:
         raise DashboardError(f"{said}: it holds a secret and others can read it: chmod 600 {path}")
     try:
-        given = tomllib.loads(path.read_text(encoding="utf-8"))
+        given = parse_toml(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise DashboardError(f"{said}: it is no TOML: {error}") from None
     return Provider(*_checked(given, said))

@@ -34,6 +34,8 @@ class IdentityProvider:
     """Claims that are other than they should be."""
     signed_by: RSAKey | None = None
     """Another key that signs, which it does not show."""
+    padding: int = 0
+    """Bytes that its first page is longer."""
     asked: dict[str, dict[str, str]] = field(default_factory=dict)
     """By code: what was asked, and who it was."""
 
@@ -41,7 +43,7 @@ class IdentityProvider:
         """Where everything is."""
         places = {"authorization_endpoint": "ask", "token_endpoint": "token", "jwks_uri": "keys"}
         found = {name: f"{self.address}/{path}" for name, path in places.items()}
-        return JSONResponse({"issuer": self.address, **found})
+        return JSONResponse({"issuer": self.address, "more": "x" * self.padding, **found})
 
     def keys(self, _: Request) -> Response:
         """The public key."""

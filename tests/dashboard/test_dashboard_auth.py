@@ -25,6 +25,7 @@ from websockets.sync.client import connect
 
 from fedlens.dashboard.access import auth
 from fedlens.dashboard.access.auth import SESSION_SECONDS, AuthMiddleware, SessionTokens
+from fedlens.dashboard.access.requests import LARGEST_FORM
 from fedlens.dashboard.widgets.options import DashboardError
 from fedlens.store import Store, accounts
 
@@ -155,7 +156,7 @@ def test_a_wrong_token_earns_nothing(client: TestClient, wrong: str) -> None:
 
 
 def test_a_form_without_end_is_not_read(client: TestClient) -> None:
-    padding = "a=" + "x" * auth.LARGEST_FORM
+    padding = "a=" + "x" * LARGEST_FORM
     answer = client.post("/login", content=f"{padding}&{urlencode({'token': TOKEN})}")
     assert answer.status_code == 401
 

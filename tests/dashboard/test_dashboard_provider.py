@@ -193,6 +193,16 @@ def test_a_provider_that_is_away_is_said(store_at: tuple[str, Store]) -> None:
     assert SECRET not in repr(away) + answer.text
 
 
+def test_a_page_without_end_of_a_provider_is_not_read_to_its_end(
+    served: IdentityProvider, provider: Provider
+) -> None:
+    served.padding = 2**21
+    with pytest.raises(ProviderError, match="too long"):
+        provider.start()
+    served.padding = 0
+    assert provider.start()[0].startswith(served.address)
+
+
 def test_without_a_provider_its_addresses_are_no_pages(store_at: tuple[str, Store]) -> None:
     client = TestClient(
         AuthMiddleware(PlainTextResponse("inside"), SessionTokens(TOKEN, 8501, store_at[1])),
