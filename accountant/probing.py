@@ -106,6 +106,7 @@ def price_of(
     sharing: NoiseSharing = ONE_SHARE,
     population: Population | None = None,
     asked: str = "",
+    question: str = "",
     prior: Sequence[Event] = (),
 ) -> ProbePrice:
     """The price of a probe that costs DP ε at δ by itself.
@@ -119,6 +120,7 @@ def price_of(
         sharing: who adds the noise.
         population: whose budget pays.
         asked: slice of the population that is asked, ``attribute=value``; empty for everyone.
+        question: that is asked: an officer's approval is of it.
         prior: what was released of the same users, where no population counts it.
 
     Raises:
@@ -149,7 +151,7 @@ def price_of(
         bayesian_epsilon=own.spending().bdp_sound,
         bayesian_delta=bayesian_delta,
         refusal=None if population is None else population.refusal(event, PROBE, asked),
-        waits=None if population is None else population.waits(event, PROBE, asked),
+        waits=None if population is None else population.waits(event, PROBE, asked, question),
     )
 
 

@@ -60,7 +60,7 @@ def probe_offer(
     if not text:
         return None
     for epsilon in EPSILONS:
-        price = price_of(epsilon, delta, users, population=population, asked=asked)
+        price = price_of(epsilon, delta, users, population=population, asked=asked, question=text)
         if price.half_width <= within:
             break
     return ProbeOffer(text, price)

@@ -1,9 +1,9 @@
 """What a privacy officer has ruled about a population's probes, beside its ledger.
 
-A rule says from which cost on a probe is approved before it is asked; an approval lets one probe of
-a cost be asked. Both are lines in the population's folder, only ever added, and the grant itself
-looks at them, so they bind pages and commands alike. Who may write to that folder may lift them:
-they keep people from spending unasked, and are no lock.
+A rule says from which cost on a probe is approved before it is asked; an approval lets one question
+be asked once at one cost. Both are lines in the population's folder, only ever added, and the grant
+itself looks at them and writes down what it used, so they bind pages and commands alike. Who may
+write to that folder may lift them: they keep people from spending unasked, and are no lock.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class OfficerRules:
     approve_above: float | None = None
     """DP ε of one probe above which an officer approves it; None: never asked."""
     warn_at: float = 1.0
-    allowed: Mapping[float, int] = field(default_factory=dict)
-    """By noise multiplier z: so many probes with it in all are approved by now."""
+    allowed: Mapping[tuple[float, str], int] = field(default_factory=dict)
+    """By noise multiplier z and question: how often it may still be asked."""
 
     @classmethod
     def read(cls, folder: Path) -> OfficerRules:
@@ -81,14 +81,15 @@ def _content(path: Path) -> bytes:
 
 
 def _gathered(lines: list[dict[str, Any]]) -> OfficerRules:
-    above, warn, allowed = None, 1.0, dict[float, int]()
+    above, warn, allowed = None, 1.0, dict[tuple[float, str], int]()
     for line in lines:
         if line["kind"] == "rule":
             above, warn = line["approve_above"], float(line["warn_at"])
             above = None if above is None else float(above)
         else:
-            noise, granted = float(line["noise_multiplier"]), int(line["granted"])
-            allowed[noise] = max(allowed.get(noise, 0), granted) + 1
+            asked = float(line["noise_multiplier"]), str(line["question"])
+            more = {"approval": 1, "used": -1}[line["kind"]]
+            allowed[asked] = allowed.get(asked, 0) + more
     if not all(map(math.isfinite, (above or 0.0, warn))):
         raise ValueError("a number is not finite")
     return OfficerRules(above, warn, allowed)

@@ -139,6 +139,7 @@ class Population:
         number: int,
         purpose: str = "training round",
         users: str = "",
+        question: str = "",
     ) -> LedgerEntry:
         """Grant a release: it is within the budget and on disk when this returns.
 
@@ -148,6 +149,7 @@ class Population:
             number: its round.
             purpose: what it is for, in words.
             users: slice that it is about, ``attribute=value``; empty for everyone.
+            question: of a probe; an officer's approval is of it alone, and is used up.
 
         Raises:
             OutOfBudget: it would pass the budget, or what probes may cost, or waits for an officer.
@@ -157,9 +159,11 @@ class Population:
         """
         self._check(event)
         with self._held():
-            reason = self._why_not(event, purpose, users) or self.waits(event, purpose, users)
+            reason = self._why_not(event, purpose, users)
+            reason = reason or self.waits(event, purpose, users, question)
             if reason is not None:
                 raise OutOfBudget(reason)
+            self._use_approval(event, purpose, users, question)  # lost rather than used twice
             entry = self._ledger.append(
                 event,
                 round=number,
@@ -172,21 +176,17 @@ class Population:
             self._book()
         return entry
 
-    def waits(self, event: Event, purpose: str, users: str = "") -> str | None:
+    def waits(self, event: Event, purpose: str, users: str = "", question: str = "") -> str | None:
         """Why an officer has to approve ``event`` first, or None; arguments as `charge`.
 
         Raises:
             PopulationError: the officer's rules cannot be read.
         """
-        if purpose != PROBE or not isinstance(event, SubsampledGaussian):
-            return None
+        if purpose != PROBE:
+            return None  # whatever state the rules are in
         rules = OfficerRules.read(self.folder)
-        alone = DifferentialAccountant()
-        alone.compose(event)
-        epsilon = alone.epsilon(self.terms.delta).epsilon
-        if not rules.needs_approval(epsilon, self.share_spent(users, event)):
-            return None
-        if self._probes_like(event) < rules.allowed.get(event.noise_multiplier, 0):
+        epsilon = self._needs_approval(rules, event, users)
+        if epsilon is None or rules.allowed.get((_noise(event), question), 0) > 0:
             return None
         return (
             f"a privacy officer approves probes of population {self.terms.population!r} that cost "
@@ -195,11 +195,25 @@ class Population:
             "dashboard's page Diagnosis, and it is asked once an officer approves it"
         )
 
-    def _probes_like(self, event: SubsampledGaussian) -> int:
-        """How many probes of the same noise were granted."""
-        granted = (e.event for e in self._ledger.entries if e.purpose == PROBE)
-        alike = (one for one in granted if isinstance(one, SubsampledGaussian))
-        return sum(one.noise_multiplier == event.noise_multiplier for one in alike)
+    def _needs_approval(self, rules: OfficerRules, event: Event, users: str) -> float | None:
+        """The cost of what an officer has to approve; None for what needs no approval."""
+        if not isinstance(event, SubsampledGaussian):
+            return None
+        alone = DifferentialAccountant()
+        alone.compose(event)
+        epsilon = alone.epsilon(self.terms.delta).epsilon
+        asked = rules.needs_approval(epsilon, self.share_spent(users, event))
+        return epsilon if asked else None
+
+    def _use_approval(self, event: Event, purpose: str, users: str, question: str) -> None:
+        if purpose != PROBE:
+            return
+        if self._needs_approval(OfficerRules.read(self.folder), event, users) is not None:
+            self._write_down("used", event, question)
+
+    def _write_down(self, kind: str, event: Event, question: str, **more: str) -> None:
+        said = {"kind": kind, "noise_multiplier": _noise(event), "question": question}
+        add_line(self.folder, said | more)
 
     def set_officer_rule(self, approve_above: float | None, warn_at: float, *, by: str) -> None:
         """Have an officer approve probes from a cost on, whoever asks them; see `OfficerRules`."""
@@ -207,12 +221,10 @@ class Population:
         with self._held():
             add_line(self.folder, rule)
 
-    def approve(self, event: SubsampledGaussian, *, by: str) -> None:
-        """Let one probe of this noise be asked, whatever the officer's rule says."""
+    def approve(self, event: SubsampledGaussian, *, question: str, by: str) -> None:
+        """Let one question be asked once with this noise, whatever the officer's rule says."""
         with self._held():
-            noise, granted = event.noise_multiplier, self._probes_like(event)
-            said = {"kind": "approval", "noise_multiplier": noise, "granted": granted, "by": by}
-            add_line(self.folder, said)
+            self._write_down("approval", event, question, by=by)
 
     def missing(self, prior: PriorReleases) -> PriorReleases:
         """The releases of another run about these people that were not granted here yet.
@@ -448,6 +460,11 @@ class Population:
                 raise LedgerError(self._ledger.path, first.index + 2, str(error)) from None
             self._account.compose(event, 1 + len(more), purpose, users)
         self._booked += len(entries)
+
+
+def _noise(event: Event) -> float:
+    """Noise multiplier of a probe's event; 0 of what is none."""
+    return event.noise_multiplier if isinstance(event, SubsampledGaussian) else 0.0
 
 
 def _kind(entry: LedgerEntry) -> tuple[Event, str, str]:

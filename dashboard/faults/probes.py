@@ -130,7 +130,9 @@ def _approve(asked: StoredRequest) -> None:
     people = people_of(asked.run_id)
     if people is not None and people.population:
         event = probe_event(probe_noise(asked.asked_epsilon, asked.delta))
-        open_population(people.population).approve(event, by=str(asked.decided_by))
+        open_population(people.population).approve(
+            event, question=asked.probe, by=str(asked.decided_by)
+        )
 
 
 def render_probe(finding: DiagnosedFault, run: RunRecord, place: RunPlace, shown: str) -> None:

@@ -107,6 +107,7 @@ def probe_price(
         sharing=base.aggregation.sharing(base.data.nodes),
         population=population,
         asked=base.data.slice,
+        question=probe,
         prior=() if population is not None else _released(earlier),
     )
 

@@ -132,8 +132,10 @@ class RunLedger:
         return self._account.at_any_end(self._plan)
 
     @timed("accounting")
-    def refusal(self, event: SubsampledGaussian, purpose: str) -> str | None:
+    def refusal(self, event: SubsampledGaussian, purpose: str, question: str = "") -> str | None:
         """Why one of the run's budgets, or its population's, forbids ``event``, or None.
+
+        So does an officer of the population who has not approved it: before anybody computes.
 
         The decision looks at the differential privacy account, which does not depend on the data,
         and at the filter's, which is made of releases: stopping reveals nothing. That of the
@@ -152,7 +154,8 @@ class RunLedger:
             )
         if self._population is None:
             return None
-        return self._population.refusal(event, purpose, self._users)
+        refused = self._population.refusal(event, purpose, self._users)
+        return refused or self._population.waits(event, purpose, self._users, question)
 
     def prepare_charge(self, task: ScheduledTask, number: int) -> RoundCharge:
         """What a round of a task is to be paid with; nothing is written yet.
@@ -161,17 +164,23 @@ class RunLedger:
             OutOfBudget: one of the run's budgets, or its population's, forbids the round.
         """
         event, purpose = task.event, task.settings.purpose
-        reason = self.refusal(event, purpose)
+        question = str(getattr(task.settings, "probe", ""))
+        reason = self.refusal(event, purpose, question)
         if reason is not None:
             raise OutOfBudget(reason)
-        return RoundCharge(self, event, number, purpose)
+        return RoundCharge(self, event, number, purpose, question)
 
     def seal(self, norms: NoisedNorms) -> Evidence:
         """Noised norms with a salted commitment to them; nothing is written."""
         return self._evidence.seal(norms)
 
     def append(
-        self, event: SubsampledGaussian, number: int, purpose: str, digest: str | None
+        self,
+        event: SubsampledGaussian,
+        number: int,
+        purpose: str,
+        digest: str | None,
+        question: str = "",
     ) -> LedgerEntry:
         """Put a round's entry on disk: in the population's ledger first, then in the run's.
 
@@ -183,6 +192,7 @@ class RunLedger:
             number: the round.
             purpose: what it is for.
             digest: commitment to its noised norms, or the key that is to sign them.
+            question: of a probe.
 
         Raises:
             OutOfBudget: another run took what was left of the population's budget. Nothing was
@@ -191,7 +201,12 @@ class RunLedger:
         with self._mark.held(self._ledger):  # another copy of the folder may go on meanwhile
             if self._population is not None:
                 self._population.charge(
-                    event, run=self.run_id, number=number, purpose=purpose, users=self._users
+                    event,
+                    run=self.run_id,
+                    number=number,
+                    purpose=purpose,
+                    users=self._users,
+                    question=question,
                 )
             entry = self._ledger.append(
                 event, round=number, purpose=purpose, evidence_digest=digest
@@ -214,9 +229,15 @@ class RoundCharge:
     """
 
     def __init__(
-        self, ledger: RunLedger, event: SubsampledGaussian, number: int, purpose: str
+        self,
+        ledger: RunLedger,
+        event: SubsampledGaussian,
+        number: int,
+        purpose: str,
+        question: str = "",
     ) -> None:
-        self.event, self._number, self._purpose = event, number, purpose
+        self.event, self._number = event, number
+        self._purpose, self._question = purpose, question
         self._ledger, self._paid = ledger, False
 
     @timed("accounting")
@@ -251,7 +272,7 @@ class RoundCharge:
     def _append(self, digest: str | None) -> LedgerEntry:
         if self._paid:
             raise WrongUse(f"round {self._number} is paid for: its noise must not be drawn again")
-        entry = self._ledger.append(self.event, self._number, self._purpose, digest)
+        entry = self._ledger.append(self.event, self._number, self._purpose, digest, self._question)
         self._paid = True
         return entry
 

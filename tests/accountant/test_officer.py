@@ -27,8 +27,9 @@ def ward(tmp_path):
     return Population.create(tmp_path / "ward", TERMS)
 
 
-def ask(population, epsilon, number):
-    return population.charge(event_of(epsilon), run=f"p{number}", number=1, purpose=PROBE)
+def ask(population, epsilon, number, question="intensity"):
+    event, run = event_of(epsilon), f"p{number}"
+    return population.charge(event, run=run, number=1, purpose=PROBE, question=question)
 
 
 def test_a_probe_above_the_limit_waits_and_one_approval_lets_one_through(ward):
@@ -37,13 +38,16 @@ def test_a_probe_above_the_limit_waits_and_one_approval_lets_one_through(ward):
     with pytest.raises(OutOfBudget, match=r"more than DP ε = 0\.2 .*page Diagnosis"):
         ask(ward, 0.3, 2)
     ask(ward, 0.19, 3)
-    price = price_of(0.3, DELTA, 1000, population=ward)
+    price = price_of(0.3, DELTA, 1000, population=ward, question="intensity")
     assert price.waits and price.refusal is None
     elsewhere = Population.open(ward.folder)  # another process approves
-    elsewhere.approve(event_of(0.3), by="otto")
-    assert price_of(0.3, DELTA, 1000, population=ward).waits is None
+    elsewhere.approve(event_of(0.3), question="intensity", by="otto")
+    assert price_of(0.3, DELTA, 1000, population=ward, question="intensity").waits is None
+    assert price_of(0.3, DELTA, 1000, population=ward, question="label_share:3").waits
     with pytest.raises(OutOfBudget):
         ask(ward, 0.5, 4)  # it was another price that was approved
+    with pytest.raises(OutOfBudget):
+        ask(ward, 0.3, 4, "label_share:3")  # and another question
     ask(ward, 0.3, 5)
     with pytest.raises(OutOfBudget):
         ask(ward, 0.3, 6)
@@ -62,7 +66,8 @@ def test_what_passes_the_share_of_the_budget_waits_too_and_training_does_not(war
 
 @pytest.mark.parametrize(
     "harm",
-    [b"{", b'{"kind": "rule"}\n', b'{"kind": "rule", "approve_above": NaN, "warn_at": 1}\n',
+    [b"{", b'{"kind": "rule"}\n', b'{"kind": "more", "noise_multiplier": 1, "question": ""}\n',
+     b'{"kind": "rule", "approve_above": NaN, "warn_at": 1}\n',
      b"[]\n", b" " * (LARGEST + 1)],
 )  # fmt: skip
 def test_rules_that_cannot_be_read_let_no_probe_through(ward, harm):
