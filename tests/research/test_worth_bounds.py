@@ -37,5 +37,6 @@ def test_a_data_set_that_is_left_out_chooses_no_bound() -> None:
 
 
 def test_the_table_in_use_is_read(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    main(repository / "research" / "results" / "worth.csv")
+    results = repository / "research" / "results"
+    main([results / "worth.csv", results / "rehearsals.csv"])
     assert "good ones called noise" in capsys.readouterr().out

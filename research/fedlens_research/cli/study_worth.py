@@ -28,6 +28,9 @@ def add_worth_parser(tables: argparse._SubParsersAction[argparse.ArgumentParser]
     add("--epsilon", nargs="+", type=float, default=[0.5, 2.0, 10.0], metavar="EPSILON")
     add("--preset", default="demo", help="whose schedule is trained")
     add("--set", action="append", default=[], dest="settings", metavar="KEY=VALUE")
+    add(
+        "--rehearse", action="store_true", help="rehearse each on public digits too: twice the time"
+    )
     add("--out", type=Path, default=OUT, help=f"folder of the study (default: {OUT})")
     add_json_flag(parser)
     parser.set_defaults(run=run)
@@ -36,7 +39,7 @@ def add_worth_parser(tables: argparse._SubParsersAction[argparse.ArgumentParser]
 def run(args: argparse.Namespace) -> int:
     """Train what is missing, print each row as it is there, then how often verdicts were wrong."""
     from fedlens.server.config.loading import parse_setting
-    from fedlens_research.worth.study import WorthPlan, wrong_verdicts
+    from fedlens_research.worth.study import WorthPlan, rehearsed_within, wrong_verdicts
 
     plan = WorthPlan(
         data=tuple(args.data),
@@ -45,18 +48,23 @@ def run(args: argparse.Namespace) -> int:
         preset=args.preset,
         settings=dict(parse_setting(text) for text in args.settings),
         out=make_out_folder(args.out),
+        rehearse=args.rehearse,
     )
     rows = []
     for row in plan.rows():
         rows.append(row)
         say(f"{row.data}, {row.users} users, ε = {row.epsilon:g}: {row.worth}")
     print_table(
-        ("data", "users", "ε", "verdict", "signal", "recognised", "student", "real", "judged"),
+        (
+            "data", "users", "ε", "verdict", "signal", "recognised", "student", "rehearsed", "real",
+            "judged",
+        ),
         [
             (
                 row.data, f"{row.users:,}", f"{row.epsilon:g}", row.worth, f"{row.signal:.2f}",
-                f"{row.recognised:.2f}", f"{row.student:.1%}", f"{row.real:.1%}",
-                f"{row.judged:.1%}",
+                f"{row.recognised:.2f}", f"{row.student:.1%}",
+                "-" if row.rehearsed is None else f"{row.rehearsed:.1%}",
+                f"{row.real:.1%}", f"{row.judged:.1%}",
             )
             for row in rows
         ],
@@ -64,6 +72,9 @@ def run(args: argparse.Namespace) -> int:
     wrong = wrong_verdicts(rows)
     for words, (count, total) in wrong.items():
         say(f"{words}: {count} of {total}")
+    near, total = rehearsed_within(rows)
+    if total:
+        say(f"rehearsals within five points of the student: {near} of {total}")
     say("simulation only: judges and students are tested on real images, in no budget")
     if args.json:
         print_json({"rows": [vars(row) for row in rows], "wrong": wrong})

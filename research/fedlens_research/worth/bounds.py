@@ -1,6 +1,6 @@
 """How well a bound on signal does on data sets that it was not chosen on.
 
-    python -m fedlens_research.worth.bounds research/results/worth.csv
+    python -m fedlens_research.worth.bounds research/results/worth.csv research/results/rehearsals.csv
 
 leaves out one data set after the other, chooses the bound below which runs are *noise* on the
 others, and counts its mistakes on the one that was left out, beside those of the bound in use.
@@ -85,15 +85,15 @@ def left_out_one_by_one(runs: Sequence[JudgedRun]) -> tuple[Mistakes, list[float
 def read_runs(path: Path) -> list[JudgedRun]:
     """Rows of a table of runs."""
     with path.open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    return [
-        JudgedRun(row["data"], float(row["signal"]), float(row["beyond_chance"])) for row in rows
-    ]
+        return [
+            JudgedRun(row["data"], float(row["signal"]), float(row["beyond_chance"]))
+            for row in csv.DictReader(file)
+        ]
 
 
-def main(path: Path) -> None:
+def main(paths: Sequence[Path]) -> None:
     """Print both."""
-    runs = read_runs(path)
+    runs = [run for path in paths for run in read_runs(path)]
     anew, bounds = left_out_one_by_one(runs)
     for what, found in (
         (f"bound {NOISE_BELOW:g}, which is in use", mistakes_of(NOISE_BELOW, runs)),
@@ -106,4 +106,4 @@ def main(path: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main([Path(one) for one in sys.argv[1:]])

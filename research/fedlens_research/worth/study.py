@@ -16,8 +16,11 @@ import torch
 
 from fedlens.api.simulations import SimulationSettings, prepare, train
 from fedlens.data.registry import Dataset, load
+from fedlens.data.stand_in import stand_in_name
 from fedlens.models.shapes import from_pixels
-from fedlens.simulations.engine import measure_taught_student
+from fedlens.server.config.tree import Config
+from fedlens.server.run.directory import RunDirectory
+from fedlens.simulations.engine import Summary, measure_taught_student
 from fedlens.simulations.run_artifacts import fresh_samples, kept_sampler
 from fedlens.simulations.students.students import StudentResult, predict, train_student
 from fedlens.store.worth import RECOGNISED, figure_of, signal_of
@@ -47,6 +50,8 @@ class WorthRow:
     """Accuracy of a network that learned from the real training images."""
     judged: float
     """Of how many samples that network finds the class that was asked for."""
+    rehearsed: float | None = None
+    """Accuracy of such a student in the run's rehearsal on public digits; None: there was none."""
 
     @property
     def shown(self) -> float:
@@ -64,6 +69,8 @@ class WorthPlan:
     preset: str
     settings: dict[str, object]
     out: Path
+    rehearse: bool = False
+    """Whether each is rehearsed too, on public digits that stand in for its data."""
 
     def rows(self) -> Iterator[WorthRow]:
         """Each run's row; those that are in the folder already are read, not trained again."""
@@ -89,16 +96,13 @@ class WorthPlan:
             return WorthRow(**json.loads(kept.read_text(encoding="utf-8")))
         scheme = "iid" if dataset.user_ids is None else "column"
         where = {"data.name": name, "data.users": users, "data.scheme": scheme}
-        asked = SimulationSettings(
-            self.preset, {**self.settings, **where}, epsilon=epsilon, student=False
-        )
-        config = asked.configuration()
-        place = prepare(config, label, out=self.out / label, overwrite=True)
-        summary = train(config, place.directory, asked, None).summary
-        taught = measure_taught_student(
-            config, place.directory, images=TAUGHT_IMAGES, epochs=TAUGHT_EPOCHS
-        )
-        images, labels = fresh_samples(kept_sampler(place.directory), SAMPLES, SEED)
+        run = self._trained(label, epsilon, where)
+        rehearsal = None
+        if self.rehearse:
+            stand_in = _stand_in(dataset, users, run.config.data.samples_per_user)
+            rehearsal = self._trained(f"{label}-rehearsal", epsilon, stand_in).student
+        summary = run.summary
+        images, labels = fresh_samples(kept_sampler(run.place), SAMPLES, SEED)
         found = judge()
         row = WorthRow(
             data=label.rsplit("-", 2)[0],
@@ -109,13 +113,47 @@ class WorthPlan:
             signal=signal_of(summary.fidelity),
             recognised=summary.fidelity.get(RECOGNISED, 0.0),
             fidelity=figure_of(summary.fidelity),
-            student=taught.accuracy,
+            student=run.student,
             majority=float(np.bincount(dataset.test_labels).max() / len(dataset.test_labels)),
             real=found.accuracy,
             judged=float((predict(found.model, images).argmax(1) == labels).float().mean()),
+            rehearsed=rehearsal,
         )
         kept.write_text(json.dumps(asdict(row)), encoding="utf-8")
         return row
+
+    def _trained(self, label: str, epsilon: float, where: dict[str, object]) -> _Trained:
+        """A run over such data, and a student that its annotator taught."""
+        asked = SimulationSettings(
+            self.preset, {**self.settings, **where}, epsilon=epsilon, student=False
+        )
+        config = asked.configuration()
+        place = prepare(config, label, out=self.out / label, overwrite=True).directory
+        summary = train(config, place, asked, None).summary
+        taught = measure_taught_student(config, place, images=TAUGHT_IMAGES, epochs=TAUGHT_EPOCHS)
+        return _Trained(config, place, summary, taught.accuracy)
+
+
+@dataclass(frozen=True)
+class _Trained:
+    """A run that is done."""
+
+    config: Config
+    place: RunDirectory
+    summary: Summary
+    student: float
+
+
+def _stand_in(dataset: Dataset, users: int, most: int) -> dict[str, object]:
+    """Settings of a rehearsal: as many people, records of each, classes, and pixels."""
+    held = max(1, round(len(dataset.train_labels) / users))
+    records = users * (min(held, most) if most else held)
+    channels, side, _ = dataset.train_images.shape[1:]
+    return {
+        "data.name": stand_in_name(side, channels, dataset.classes, records),
+        "data.users": users,
+        "data.scheme": "iid",
+    }
 
 
 def _judge(dataset: Dataset) -> StudentResult:
@@ -148,3 +186,12 @@ def wrong_verdicts(rows: Sequence[WorthRow]) -> dict[str, tuple[int, int]]:
         "noise called something else": (sum(r.worth != "noise" for r in noise), len(noise)),
         "good called noise": (sum(r.worth == "noise" for r in good), len(good)),
     }
+
+
+WITHIN = 0.05
+
+
+def rehearsed_within(rows: Sequence[WorthRow]) -> tuple[int, int]:
+    """Of how many rehearsals the student was within `WITHIN` of the run's own, of how many."""
+    off = [abs(row.rehearsed - row.student) for row in rows if row.rehearsed is not None]
+    return sum(one <= WITHIN for one in off), len(off)
