@@ -1,6 +1,6 @@
 """How well a bound on signal does on data sets that it was not chosen on.
 
-    python -m fedlens_research.worth.bounds research/results/worth.csv research/results/rehearsals.csv
+    python -m fedlens_research.worth.bounds research/results/worth.csv
 
 leaves out one data set after the other, chooses the bound below which runs are *noise* on the
 others, and counts its mistakes on the one that was left out, beside those of the bound in use.
