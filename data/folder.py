@@ -17,6 +17,7 @@ from fedlens.data.formats.left_out import LeftOut
 from fedlens.data.formats.records import TEST, TRAIN, VALIDATION, SourceColumns
 from fedlens.data.labelled.pictures import GREY_MODES, looked_at, read_square
 from fedlens.data.spec import DatasetSpec
+from fedlens.foundation.unlabelled import NO_CLASS, is_mark
 
 TEST_SHARE = 6
 """Without train and test folders, about one picture in six is for the test."""
@@ -28,7 +29,8 @@ def load_folder(root: Path) -> Dataset:
     Folders are parts, and one is walked through, as for ``tree``: a validation part is left out, or
     takes the place of a test part that is not there.
 
-    Classes are the sub-folders' names in alphabetical order. All pictures must have one size, a
+    Classes are the sub-folders' names in alphabetical order, but for one called ``unlabelled``: its
+    pictures have no label, and take no part in the test. All pictures must have one size, a
     square that networks take; nothing is resized unasked (the data set ``tree`` resizes). If all
     are grey there is one channel, else three. Without the folders ``train`` and ``test``, the
     SHA-256 of a picture's path below ``root`` decides where it goes, so that adding pictures never
@@ -56,6 +58,7 @@ def load_folder(root: Path) -> Dataset:
         train, test = _split(top, _pictures(top, names, tally))
     if TEST not in parts and VALIDATION in parts:
         tally.tell("there is no test part: the validation part takes its place")
+    test = _with_labels(test, root, tally)
     for note in tally.sentences():
         logging.getLogger(__name__).warning("%s: %s", root, note)
     channels = _channels([path for path, _ in (*train, *test)])
@@ -74,8 +77,18 @@ IMAGE_FOLDER = DatasetSpec(
 )
 
 
+def _with_labels(
+    pictures: list[tuple[Path, int]], root: Path, tally: LeftOut
+) -> list[tuple[Path, int]]:
+    """Pictures of the test that have a label: the others are left out."""
+    for path, label in pictures:
+        if label == NO_CLASS:
+            tally.leave(str(path.relative_to(root)), "of the test, and without a label")
+    return [one for one in pictures if one[1] != NO_CLASS]
+
+
 def _class_names(folder: Path) -> list[str]:
-    names = [path.name for path in sub_folders(folder)]
+    names = [path.name for path in sub_folders(folder) if not is_mark(path.name)]
     if not names:
         raise DatasetError(f"{folder} has no sub-folders; put each class's pictures in one")
     return names
@@ -92,7 +105,8 @@ def _check_test_classes(folder: Path, names: list[str]) -> None:
 def _pictures(folder: Path, names: list[str], tally: LeftOut) -> list[tuple[Path, int]]:
     """Every picture of ``folder`` with its class number, in alphabetical order."""
     found = []
-    for label, name in enumerate(names):
+    bare = [path.name for path in sub_folders(folder) if is_mark(path.name)]
+    for label, name in [*enumerate(names), *((NO_CLASS, name) for name in bare)]:
         for entry in entries(folder / name) if (folder / name).is_dir() else ():
             file = Path(entry.path)
             where = str(file.relative_to(folder))

@@ -13,6 +13,14 @@ NO_CLASS = -1
 that ask for a class pass the record over."""
 
 
+_MARKS = (UNLABELLED, "unlabeled")
+
+
+def is_mark(label: str) -> bool:
+    """Whether what stands as a record's label (a folder, a cell) says that it has none."""
+    return label.strip().casefold() in _MARKS
+
+
 def label_model_in(labels: str) -> str:
     """What stands behind ``model:``; empty where labels come from elsewhere."""
     rest = labels.removeprefix(OWN_OR)

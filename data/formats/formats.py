@@ -30,7 +30,7 @@ from fedlens.data.formats.records import (
 )
 from fedlens.data.registry import DATASETS, format_of
 from fedlens.foundation.errors import WrongUse
-from fedlens.foundation.unlabelled import NO_CLASS, UNLABELLED
+from fedlens.foundation.unlabelled import NO_CLASS, PARTLY, UNLABELLED, is_mark
 
 PACKED, TREE = "packed", "tree"
 ONE, EACH = "one", "each"
@@ -177,11 +177,12 @@ class RecordSource:
         if "\n" in label:
             why = "a label of several lines; is a quote not closed?"
             return UnusableRecord(found.where, why, part=found.part)
-        known = is_value(label) or (label and self._is_class(label))
-        if self.partly and (not known or (label == str(NO_CLASS) and not self._is_class(label))):
-            label = ""
-        elif not known:
-            return UnusableRecord(found.where, _no_value(self.label, label), part=found.part)
+        if self.needs_label and not self._is_class(label):
+            why = _why_no_label(label, self.label)
+            if self.partly and (why or label == str(NO_CLASS)):
+                label = ""
+            elif why:
+                return UnusableRecord(found.where, why, part=found.part)
         if self.needs_user or self.owner:
             user = self._user_of(found, place)
             if isinstance(user, UnusableRecord):
@@ -205,6 +206,13 @@ class RecordSource:
 
     def _is_class(self, name: str) -> bool:
         return self.columns.is_class is not None and self.columns.is_class(name)
+
+
+def _why_no_label(label: str, column: str) -> str:
+    """Why what stands as a label is none; empty where it is one."""
+    if is_mark(label):
+        return f"marked as {label!r}: kept where labels are {PARTLY!r} alone"
+    return "" if is_value(label) else _no_value(column, label)
 
 
 def _no_value(column: str, text: str) -> str:

@@ -245,6 +245,38 @@ def test_records_without_labels_stay_where_that_is_agreed(table: Path, tmp_path:
     assert own.records == 3
 
 
+@pytest.mark.parametrize("way", ["{label}/{user}", "{user}/{label}"])
+def test_a_folder_in_a_class_s_place_may_say_that_its_pictures_have_none(
+    way: str, tmp_path: Path
+) -> None:
+    top, grey = tmp_path / "pictures", iter(range(6))
+    for user in ("ann", "bob"):
+        for label in ("dark", "bright", "Unlabelled"):
+            picture(top / way.format(label=label, user=user) / "0.png", 40 * next(grey))
+    contract = partly(tmp_path, "own-or-none")
+    report = prepare_node(top, tmp_path / "store", contract)
+    assert (report.records, report.users) == (6, 2)
+    assert report.classes == {"dark": 2, "bright": 2}
+    assert any("2 records have no label" in line for line in report.lines())
+    assert sorted(open_store(tmp_path / "store").arrays["labels"].tolist()) == [-1, -1, 0, 0, 1, 1]
+    assert check_node(tmp_path / "store")[1] == []
+    own = prepare_node(top, tmp_path / "own", partly(tmp_path, "own"))
+    assert own.left_out == {"marked as 'Unlabelled': kept where labels are 'own-or-none' alone": 2}
+    assert (own.records, own.users) == (4, 2)
+
+
+def test_an_agreed_class_may_be_called_like_the_mark(tmp_path: Path) -> None:
+    for label in ("dark", "unlabeled"):
+        picture(tmp_path / "pictures" / label / "ann" / "0.png", 3)
+    contract = tmp_path / "federation.toml"
+    contract.write_text(
+        'name = "wards"\nclasses = ["dark", "unlabeled"]\nlabels = "own-or-none"\n'
+        "[image]\nside = 16\n"
+    )
+    report = prepare_node(tmp_path / "pictures", tmp_path / "store", contract)
+    assert report.classes == {"dark": 1, "unlabeled": 1}
+
+
 def test_the_label_model_names_those_alone_that_have_no_label(
     table: Path, model: Path, tmp_path: Path
 ) -> None:

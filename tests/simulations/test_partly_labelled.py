@@ -220,6 +220,30 @@ def test_files_may_leave_labels_out_and_have_to_say_so(kind: str, tmp_path: Path
     assert len(dataset.test_labels) == (4 if kind == "npz" else 2)
 
 
+@pytest.mark.parametrize("kind", ["image-folder", "tree"])
+def test_pictures_in_a_folder_called_unlabelled_train_and_are_no_class(
+    kind: str, tmp_path: Path
+) -> None:
+    from PIL import Image
+
+    pixels = np.random.default_rng(0).integers(0, 256, (24, 16, 16), np.uint8)
+    for place, image in enumerate(pixels):
+        part = "test" if place % 4 == 3 else "train"
+        folder = tmp_path / part / ("cat", "dog", "unlabelled")[place % 3]
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image).save(folder / f"{place}.png")
+    name = f"{kind}:{tmp_path}"
+    found = load(name, partly=True)
+    assert found.class_names == ("cat", "dog")
+    assert np.bincount(found.train_labels - NO_CLASS).tolist() == [6, 6, 6]
+    assert np.bincount(found.test_labels).tolist() == [2, 2]
+    if kind == "image-folder":
+        with pytest.raises(DatasetError, match=r"6 of 18 .*own-or-none"):
+            load(name)
+    else:
+        assert np.bincount(load(name).train_labels).tolist() == [6, 6]
+
+
 def test_labels_that_are_missing_deal_no_records_out(tmp_path: Path) -> None:
     name = f"npz:{archive(tmp_path / 'own.npz')}"
     changes = {"data.name": name, "data.users": 3, "data.scheme": "classes", "data.nodes": 1}

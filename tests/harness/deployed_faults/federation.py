@@ -20,6 +20,7 @@ from fedlens.deploy.checking import still_lacking
 from fedlens.deploy.initialise import FederationPlan, initialise
 from fedlens.deploy.layout import SETTINGS, DeployError
 from fedlens.deploy.status import Unreachable, federation_status
+from fedlens.foundation.unlabelled import NO_CLASS
 from harness.deployed_faults.injection import injected
 
 USERS, RECORDS = 20, 3
@@ -105,6 +106,7 @@ def federation(
     unit: str = "user",
     *,
     hostile: bool = False,
+    labelled: int = USERS,
 ) -> Iterator[Federation]:
     """A federation that is up; all its processes end with the context.
 
@@ -113,6 +115,7 @@ def federation(
         names: of its nodes.
         unit: that nodes answer for.
         hostile: have its server play messages again (`harness.deployed_faults.hostile_grid`).
+        labelled: how many of a node's users have labels.
     """
     initialise(root / "federation", FederationPlan(nodes=names, port=free_port()))
     notes, messages = root / "draws.jsonl", root / "messages"
@@ -120,7 +123,7 @@ def federation(
     environment = injected(root / "injected", notes, messages if hostile else None)
     made = Federation(root, notes, messages, environment)
     for number, node in enumerate(made.nodes):
-        _settle(node, number, unit)
+        _settle(node, number, unit, labelled)
     try:
         made.start()
         yield made
@@ -128,18 +131,19 @@ def federation(
         made.stop()
 
 
-def _settle(node: Path, number: int, unit: str) -> None:
+def _settle(node: Path, number: int, unit: str, labelled: int) -> None:
     """Give a node a port of its own and users."""
     settings = node / SETTINGS
     text = settings.read_text(encoding="utf-8").replace(f"{9501 + number}", str(free_port()))
     settings.write_text(text.replace("[node]\n", f'[node]\nunits = "{unit}"\n'), encoding="utf-8")
     rng, count = np.random.default_rng(number), USERS * RECORDS
+    bare = np.arange(count) >= labelled * RECORDS
     descriptor = os.open(node / "data", os.O_WRONLY | os.O_CREAT, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         np.savez(
             file,
             images=rng.integers(0, 256, (count, 1, 28, 28), np.uint8),
-            labels=rng.integers(0, 2, count),
+            labels=np.where(bare, NO_CLASS, rng.integers(0, 2, count)),
             users=np.repeat(np.arange(USERS), RECORDS),
             classes=np.array(2),
         )
