@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from fedlens.api.release_budget import ENDING, ReleaseBudget, checked_limit
+from fedlens.api.release_budget import ENDING, ReleaseBudget, checked_limit, has_counted
 from fedlens.foundation.errors import WrongUse
 from fedlens.foundation.files import make_folder_durably, write_durably
 from fedlens.models.shapes import as_pixels, from_pixels
@@ -181,7 +181,7 @@ def keyed_releaser(releaser: Releaser, path: Path, secret: bytes, limit: float |
     noise = KeyedNoise(releaser.network, secret)
     place = path.resolve()  # one key has one count, whatever links there are to it
     told = place.with_name(place.name + ENDING)
-    if checked_limit(limit) is None and not told.exists():
+    if checked_limit(limit) is None and not has_counted(told):
         return replace(releaser, noise=noise)
     if noise.field is None or noise.radius is None:
         raise WrongUse(

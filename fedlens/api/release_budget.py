@@ -8,8 +8,9 @@ longer fits the budget is refused. A refusal tells that many unlike records went
 
 Each filter has a field of its own with independent noise, so costs add up over filters. The count
 is of records that nobody else chose
-(:func:`fedlens.privatizers.certificate.nats_beside_known`), and an older copy of the file that is
-put back is not noticed.
+(:func:`fedlens.privatizers.certificate.nats_beside_known`). A count that was deleted is missed by
+the mark in its lock's file, ``KEY.told.lock``; an older copy that is put back, both files deleted,
+and a key that is used elsewhere without them are not noticed.
 """
 
 from __future__ import annotations
@@ -18,23 +19,25 @@ import fcntl
 import hashlib
 import json
 import math
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from torch import Tensor
 
 from fedlens.foundation.errors import WrongUse
-from fedlens.foundation.files import write_durably
+from fedlens.foundation.files import flush_folder, write_durably
 from fedlens.privatizers.certificate import Releases
 from fedlens.privatizers.noise_field import NoiseField
 
 MOST_RECORDS = 1000
 """Distinct records of a filter that are counted: the bound of more takes seconds each."""
 ENDING = ".told"
+MARK = b"counted\n"
 
 
 @dataclass
@@ -87,9 +90,16 @@ class ReleaseBudget:
     @contextmanager
     def _locked(self) -> Iterator[_Told]:
         try:
-            with self.path.with_name(self.path.name + ".lock").open("w") as file:
+            with _lock_of(self.path).open("ab") as file:
                 fcntl.flock(file, fcntl.LOCK_EX)
+                if has_counted(self.path) and not self.path.exists():
+                    raise WrongUse(
+                        f"{self.path}: is gone, and it had counted what was released with its key; "
+                        "put its newest copy back, or take a new key with another name"
+                    )
                 yield _Told.read(self)
+                if self.path.exists():
+                    _mark(file, self.path)
         except OSError as error:
             raise WrongUse(f"{self.path}: cannot be used: {error.strerror}") from None
 
@@ -159,6 +169,25 @@ class _Told:
 
     def to_bytes(self) -> bytes:
         return json.dumps({"limit": self.limit, "filters": self.filters}).encode()
+
+
+def has_counted(path: Path) -> bool:
+    """Whether a count lies at ``path``, or did once."""
+    lock = _lock_of(path)
+    return path.exists() or (lock.exists() and lock.stat().st_size > 0)
+
+
+def _lock_of(path: Path) -> Path:
+    return path.with_name(path.name + ".lock")
+
+
+def _mark(lock: IO[bytes], path: Path) -> None:
+    """Say in the lock's file that there is a count, which is on the disk by now."""
+    if not os.fstat(lock.fileno()).st_size:
+        lock.write(MARK)
+        lock.flush()
+        os.fsync(lock.fileno())
+        flush_folder(path.parent)
 
 
 def _checked_nats(value: Any) -> float:

@@ -134,6 +134,30 @@ def test_the_count_is_on_disk_before_a_release_is_made(
     assert seen == [True] and told.stat().st_mode & 0o077 == 0
 
 
+@pytest.mark.parametrize("asked", [(), ("--budget", 20)])
+def test_a_count_that_was_deleted_is_missed_and_nothing_goes_out(
+    asked: tuple[Any, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, key, source = kept(tmp_path), tmp_path / "device.key", unlike(tmp_path / "in", 1)
+    told = Path(f"{key}.told")
+    assert applied(path, source, tmp_path / "one", "--key", key, "--budget", 20) == 0
+    content = told.read_bytes()
+    told.unlink()
+    assert applied(path, source, tmp_path / "two", "--key", key, *asked) == 2
+    assert f"{told}: is gone" in capsys.readouterr().err
+    assert not list((tmp_path / "two").glob("*"))
+    told.write_bytes(content)
+    assert applied(path, source, tmp_path / "three", "--key", key, *asked) == 0
+
+
+def test_a_budget_that_was_refused_leaves_a_key_as_it_was(tmp_path: Path) -> None:
+    path, key, source = kept(tmp_path), tmp_path / "device.key", tmp_path / "in.npy"
+    np.save(source, np.zeros((1, SIDE, SIDE), np.uint8))
+    given = (path, source, tmp_path / "out.npy", "--key", key)
+    assert applied(*given, "--budget", 0.1) == 2
+    assert applied(*given) == 0, "nothing was counted yet"
+
+
 def test_near_records_go_out_with_nearly_the_same_noise() -> None:
     noise, source = KeyedNoise(network().eval(), b"k" * 32), torch.Generator().manual_seed(0)
     record = torch.rand(1, 1, SIDE, SIDE, generator=source)
