@@ -11,7 +11,7 @@ from typing import Any
 
 import streamlit as st
 
-from fedlens.accountant.probing import probe_event, probe_noise
+from fedlens.accountant.probing import probe_event, probe_noise, released_by
 from fedlens.dashboard.access.account import account, require
 from fedlens.dashboard.access.session import home
 from fedlens.dashboard.faults import cards, panel
@@ -131,7 +131,7 @@ def _approve(asked: StoredRequest) -> None:
     if people is not None and people.population:
         event = probe_event(probe_noise(asked.asked_epsilon, asked.delta))
         open_population(people.population).approve(
-            event, question=asked.probe, by=str(asked.decided_by)
+            event, question=released_by(asked.probe), by=str(asked.decided_by)
         )
 
 

@@ -27,7 +27,7 @@ def ward(tmp_path):
     return Population.create(tmp_path / "ward", TERMS)
 
 
-def ask(population, epsilon, number, question="intensity"):
+def ask(population, epsilon, number, question="probe intensity"):
     event, run = event_of(epsilon), f"p{number}"
     return population.charge(event, run=run, number=1, purpose=PROBE, question=question)
 
@@ -41,7 +41,7 @@ def test_a_probe_above_the_limit_waits_and_one_approval_lets_one_through(ward):
     price = price_of(0.3, DELTA, 1000, population=ward, question="intensity")
     assert price.waits and price.refusal is None
     elsewhere = Population.open(ward.folder)  # another process approves
-    elsewhere.approve(event_of(0.3), question="intensity", by="otto")
+    elsewhere.approve(event_of(0.3), question="probe intensity", by="otto")
     assert price_of(0.3, DELTA, 1000, population=ward, question="intensity").waits is None
     assert price_of(0.3, DELTA, 1000, population=ward, question="label_share:3").waits
     with pytest.raises(OutOfBudget):

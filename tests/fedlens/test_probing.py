@@ -103,10 +103,10 @@ def test_a_probe_that_an_officer_has_to_approve_is_asked_once_it_is(tiny, clinic
     with pytest.raises(OutOfBudget, match="page Diagnosis"):
         ask("one")
     price = fedlens.probe_price(config, "intensity", epsilon=0.6)
-    ward.approve(probe_event(price.noise_multiplier), question="label_share:1", by="otto")
+    ward.approve(probe_event(price.noise_multiplier), question="probe label_share:1", by="otto")
     with pytest.raises(OutOfBudget, match="page Diagnosis"):
         ask("of another question")
-    ward.approve(probe_event(price.noise_multiplier), question="intensity", by="otto")
+    ward.approve(probe_event(price.noise_multiplier), question="probe intensity", by="otto")
     ask("approved")
     with pytest.raises(OutOfBudget, match="page Diagnosis"):
         ask("two")
