@@ -87,6 +87,11 @@ def probe_event(noise_multiplier: float, released: str = "probe") -> SubsampledG
     )
 
 
+def released_by(question: str) -> str:
+    """What ledgers, by `TaskConfig.released`, and an officer's approvals call a probe's answer."""
+    return f"probe {question}"
+
+
 def probe_noise(epsilon: float, delta: float) -> float:
     """Z of a probe that costs DP ε at δ.
 
@@ -151,7 +156,9 @@ def price_of(
         bayesian_epsilon=own.spending().bdp_sound,
         bayesian_delta=bayesian_delta,
         refusal=None if population is None else population.refusal(event, PROBE, asked),
-        waits=None if population is None else population.waits(event, PROBE, asked, question),
+        waits=None
+        if population is None
+        else population.waits(event, PROBE, asked, released_by(question)),
     )
 
 

@@ -46,8 +46,8 @@ class OfficerRules:
     approve_above: float | None = None
     """DP ε of one probe above which an officer approves it; None: never asked."""
     warn_at: float = 1.0
-    allowed: Mapping[tuple[float, str], int] = field(default_factory=dict)
-    """By noise multiplier z and question: how often it may still be asked."""
+    allowed: Mapping[tuple[float, str, str], int] = field(default_factory=dict)
+    """By noise multiplier z, question and slice: how often it may still be asked."""
 
     @classmethod
     def read(cls, folder: Path) -> OfficerRules:
@@ -81,13 +81,14 @@ def _content(path: Path) -> bytes:
 
 
 def _gathered(lines: list[dict[str, Any]]) -> OfficerRules:
-    above, warn, allowed = None, 1.0, dict[tuple[float, str], int]()
+    above, warn, allowed = None, 1.0, dict[tuple[float, str, str], int]()
     for line in lines:
         if line["kind"] == "rule":
             above, warn = line["approve_above"], float(line["warn_at"])
             above = None if above is None else float(above)
         else:
-            asked = float(line["noise_multiplier"]), str(line["question"])
+            noise, question, users = line["noise_multiplier"], line["question"], line["users"]
+            asked = float(noise), str(question), str(users)
             more = {"approval": 1, "used": -1}[line["kind"]]
             allowed[asked] = allowed.get(asked, 0) + more
     if not all(map(math.isfinite, (above or 0.0, warn))):

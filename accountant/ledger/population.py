@@ -149,7 +149,7 @@ class Population:
             number: its round.
             purpose: what it is for, in words.
             users: slice that it is about, ``attribute=value``; empty for everyone.
-            question: of a probe; an officer's approval is of it alone, and is used up.
+            question: of a probe: an officer approves it for one slice, once.
 
         Raises:
             OutOfBudget: it would pass the budget, or what probes may cost, or waits for an officer.
@@ -186,7 +186,7 @@ class Population:
             return None  # whatever state the rules are in
         rules = OfficerRules.read(self.folder)
         epsilon = self._needs_approval(rules, event, users)
-        if epsilon is None or rules.allowed.get((_noise(event), question), 0) > 0:
+        if epsilon is None or rules.allowed.get((_noise(event), question, users), 0) > 0:
             return None
         return (
             f"a privacy officer approves probes of population {self.terms.population!r} that cost "
@@ -209,7 +209,7 @@ class Population:
         if purpose != PROBE:
             return
         if self._needs_approval(OfficerRules.read(self.folder), event, users) is not None:
-            self._write_down("used", event, question)
+            self._write_down("used", event, question, users=users)
 
     def _write_down(self, kind: str, event: Event, question: str, **more: str) -> None:
         said = {"kind": kind, "noise_multiplier": _noise(event), "question": question}
@@ -221,10 +221,19 @@ class Population:
         with self._held():
             add_line(self.folder, rule)
 
-    def approve(self, event: SubsampledGaussian, *, question: str, by: str) -> None:
-        """Let one question be asked once with this noise, whatever the officer's rule says."""
+    def approve(
+        self, event: SubsampledGaussian, *, question: str, users: str = "", by: str
+    ) -> None:
+        """Let one question be asked once with this noise, whatever the officer's rule says.
+
+        Args:
+            event: of the probe.
+            question: as `charge` takes it.
+            users: slice that is asked; empty for everyone.
+            by: name of the officer.
+        """
         with self._held():
-            self._write_down("approval", event, question, by=by)
+            self._write_down("approval", event, question, users=users, by=by)
 
     def missing(self, prior: PriorReleases) -> PriorReleases:
         """The releases of another run about these people that were not granted here yet.

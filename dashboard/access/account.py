@@ -112,7 +112,7 @@ def _allowed(visitor: Member, permission: Permission) -> Member:
 
 def render_account_line(visitor: Member) -> None:
     """Who is signed in, and how to sign out."""
-    left, middle, right = st.columns([5, 1, 1])
+    left, middle, right = st.columns([5, 1, 1], vertical_alignment="center")
     left.caption(f"Signed in as {plain(visitor.name)} ({visitor.role}).")
     if COOKIE_VARIABLE not in os.environ:
         return

@@ -11,9 +11,9 @@ from typing import Any
 
 import streamlit as st
 
-from fedlens.accountant.probing import probe_event, probe_noise
+from fedlens.accountant.probing import probe_event, probe_noise, released_by
 from fedlens.dashboard.access.account import account, require
-from fedlens.dashboard.access.session import home
+from fedlens.dashboard.access.session import home, store_of
 from fedlens.dashboard.faults import cards, panel
 from fedlens.dashboard.faults.answer import DiagnosedFault
 from fedlens.dashboard.faults.evidence import probes_of
@@ -129,10 +129,18 @@ def _approve(asked: StoredRequest) -> None:
     """Have the population's ledger let the probe through, where a population pays."""
     people = people_of(asked.run_id)
     if people is not None and people.population:
-        event = probe_event(probe_noise(asked.asked_epsilon, asked.delta))
+        run = store_of(asked.run_id).run(asked.run_id)
         open_population(people.population).approve(
-            event, question=asked.probe, by=str(asked.decided_by)
+            probe_event(probe_noise(asked.asked_epsilon, asked.delta)),
+            question=released_by(asked.probe),
+            users=_slice_of(run),
+            by=str(asked.decided_by),
         )
+
+
+def _slice_of(run: RunRecord) -> str:
+    """Whom of the population a run is about; empty for everyone."""
+    return str(run.config.get("data.slice", ""))
 
 
 def render_probe(finding: DiagnosedFault, run: RunRecord, place: RunPlace, shown: str) -> None:
@@ -231,7 +239,7 @@ def _needs_approval(people: People, offer: ProbeOffer, run: RunRecord) -> bool:
     if rule.approve_above is None:
         return False
     event = probe_event(offer.price.noise_multiplier)
-    after = open_books(people).used_after(event, str(run.config.get("data.slice", "")))
+    after = open_books(people).used_after(event, _slice_of(run))
     return rule.needs_approval(offer.price.epsilon, after)
 
 

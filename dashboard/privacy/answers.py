@@ -173,6 +173,8 @@ def _spent(report: Report) -> Answer:
 
 
 def _how_counted(books: Books) -> str:
+    if not books.readable:
+        return "no more than that is known"
     if books.population is not None:
         return "all that was granted, and no less than what one of them says of itself"
     return "those under way and ended early as all that they had planned"
@@ -192,6 +194,8 @@ def _no_figure(books: Books) -> str:
 
 
 def _counted(books: Books) -> str:
+    if not books.readable:
+        return f"{_number(len(books.rounds), 'run')} by the copy in its store"
     shares = books.shares()
     probes = sum(PROBE in share.purposes for share in shares)
     runs = len(shares) - probes
@@ -243,17 +247,24 @@ def _by(rule: SpendingRule) -> str:
 def _bayesian(report: Report) -> Answer:
     total = report.total
     low, high = delta_text(total.delta), delta_text(total.bayesian_delta)
-    bayesian, dp = epsilon_text(total.bayesian), epsilon_text(total.epsilon_at_bayesian)
+    bayesian, dp = epsilon_text(total.bayesian), _at_bayesian(total)
     binding = epsilon_text(total.epsilon)
     return Answer(
         "What does Bayesian privacy say, at the same δ?",
-        f"For people like those enrolled: ε = {bayesian} at δ = {high}, where DP is {dp}. It "
+        f"For people like those enrolled: ε = {bayesian} at δ = {high}, where DP ε is {dp}. It "
         "decides nothing: an unusual person has the DP figure alone.",
         (
             (f"At δ = {low}", f"DP ε {binding}; Bayesian DP ε ≤ {binding}, which DP implies"),
             (f"At δ = {high}", f"DP ε {dp}; Bayesian DP ε ≤ {bayesian}, sound"),
         ),
     )
+
+
+def _at_bayesian(total: PrivacyTotal) -> str:
+    """DP ε at the Bayesian δ; a store alone does not have it of a run that is private."""
+    if math.isinf(total.epsilon_at_bayesian) and math.isfinite(total.epsilon):
+        return "not known without its ledger"
+    return epsilon_text(total.epsilon_at_bayesian)
 
 
 def _delta(report: Report) -> Answer:

@@ -102,15 +102,18 @@ class Books:
         return otherwise if last is None else figure(last)
 
     def spent(self, delta: float) -> float:
-        """DP ε at δ of everything; never below what one of the runs says of itself."""
+        """DP ε at δ of everything; never below what one of the runs says of itself.
+
+        Infinite where nothing known bounds it: a store has a run's figure at the run's own δ alone.
+        """
         own = [bound for one in self.rounds.values() if (bound := _own(one, delta)) is not None]
         found = [math.inf] if any(not run.private for run in self.people.runs) else own
         if self.population is not None:
             found.append(self.population.spent(delta=delta).epsilon)
         elif self.together is not None:
             found.append(self.together.spent(delta).epsilon)
-        elif len(self.rounds) > 1:
-            return math.inf  # of several runs only their ledgers say what they come to together
+        elif len(self.rounds) > 1 or len(own) < len(self.rounds):
+            return math.inf  # only ledgers say what several runs come to, or one at another δ
         return max(found, default=0.0)
 
     def budget(self) -> float | None:

@@ -90,6 +90,7 @@ def probe_price(
     """
     from fedlens.accountant.probing import price_of
     from fedlens.models.probes.asking import parse_probe
+    from fedlens.server.learning.builds_on import check_earlier
     from fedlens.server.ledger.population import joined
 
     question, earlier = parse_probe(probe), [subject]
@@ -97,6 +98,7 @@ def probe_price(
         earlier.append(model)
     base = _config_of(subject, delta)
     _check_goes_with(question, base)
+    check_earlier(probe_config(base, probe, 1.0, _model(subject, probe, model)))
     population = joined(base)
     return price_of(
         epsilon,

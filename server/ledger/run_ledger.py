@@ -164,7 +164,7 @@ class RunLedger:
             OutOfBudget: one of the run's budgets, or its population's, forbids the round.
         """
         event, purpose = task.event, task.settings.purpose
-        question = str(getattr(task.settings, "probe", ""))
+        question = task.settings.released
         reason = self.refusal(event, purpose, question)
         if reason is not None:
             raise OutOfBudget(reason)
@@ -192,7 +192,7 @@ class RunLedger:
             number: the round.
             purpose: what it is for.
             digest: commitment to its noised norms, or the key that is to sign them.
-            question: of a probe.
+            question: of a probe, as `TaskConfig.released` says.
 
         Raises:
             OutOfBudget: another run took what was left of the population's budget. Nothing was

@@ -15,10 +15,10 @@ from fedlens.client.node.file import open_node_users
 from fedlens.client.node.policy import USUAL_RECORDS, NodePolicy
 from fedlens.client.node.slices import in_slice
 from fedlens.client.users.protocol import ArrayUsers, LocalData, LocalUsers, Rows, is_simulated
-from fedlens.data.registry import Dataset, load
+from fedlens.data.registry import Dataset, DatasetError, load
 from fedlens.data.sensitive import SensitiveValues, sensitive_values_of
 from fedlens.foundation.errors import WrongUse
-from fedlens.foundation.unlabelled import OWN_OR, reads_own_labels
+from fedlens.foundation.unlabelled import NO_CLASS, OWN, reads_own_labels
 from fedlens.models.faults.planting import SOUND, PlantedFault, faulty_users, parse_faults
 from fedlens.server.config.loading import read_run_config
 from fedlens.server.config.slices import parse_slices
@@ -115,8 +115,10 @@ def simulated_federation(data: DataConfig, seed: int) -> tuple[Dataset, Partitio
     """
     by_class = data.scheme in ("dirichlet", "classes")
     needed = reads_own_labels(data.labels) or by_class
-    partly = data.labels.startswith(OWN_OR) and not by_class
+    partly = needed and data.labels != OWN
     dataset = load(data.name, data.dir or None, labelled=needed, partly=partly)
+    if by_class:
+        _check_dealt_by_labels(data, dataset)
     dealt = partition(
         dataset.train_labels.clip(0),  # where some have none, nothing is dealt out by labels
         users=data.everyone,
@@ -129,6 +131,15 @@ def simulated_federation(data: DataConfig, seed: int) -> tuple[Dataset, Partitio
         seed=seed,
     )
     return labelled_as(data, dataset, dealt, seed)
+
+
+def _check_dealt_by_labels(data: DataConfig, dataset: Dataset) -> None:
+    if lacking := int((dataset.train_labels == NO_CLASS).sum()):
+        raise DatasetError(
+            f"{data.name}: data.scheme = {data.scheme!r} deals records out by their labels, and "
+            f"{lacking} of {len(dataset.train_labels)} training records have no label: set "
+            "data.scheme = 'iid', or 'column' where the data name their users"
+        )
 
 
 @lru_cache(maxsize=2)

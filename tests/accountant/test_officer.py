@@ -27,7 +27,7 @@ def ward(tmp_path):
     return Population.create(tmp_path / "ward", TERMS)
 
 
-def ask(population, epsilon, number, question="intensity"):
+def ask(population, epsilon, number, question="probe intensity"):
     event, run = event_of(epsilon), f"p{number}"
     return population.charge(event, run=run, number=1, purpose=PROBE, question=question)
 
@@ -41,7 +41,8 @@ def test_a_probe_above_the_limit_waits_and_one_approval_lets_one_through(ward):
     price = price_of(0.3, DELTA, 1000, population=ward, question="intensity")
     assert price.waits and price.refusal is None
     elsewhere = Population.open(ward.folder)  # another process approves
-    elsewhere.approve(event_of(0.3), question="intensity", by="otto")
+    elsewhere.approve(event_of(0.3), question="probe intensity", by="otto")
+    assert ward.waits(event_of(0.3), PROBE, "site=north", "probe intensity")
     assert price_of(0.3, DELTA, 1000, population=ward, question="intensity").waits is None
     assert price_of(0.3, DELTA, 1000, population=ward, question="label_share:3").waits
     with pytest.raises(OutOfBudget):
@@ -66,7 +67,8 @@ def test_what_passes_the_share_of_the_budget_waits_too_and_training_does_not(war
 
 @pytest.mark.parametrize(
     "harm",
-    [b"{", b'{"kind": "rule"}\n', b'{"kind": "more", "noise_multiplier": 1, "question": ""}\n',
+    [b"{", b'{"kind": "rule"}\n',
+     b'{"kind": "more", "noise_multiplier": 1, "question": "", "users": ""}\n',
      b'{"kind": "rule", "approve_above": NaN, "warn_at": 1}\n',
      b"[]\n", b" " * (LARGEST + 1)],
 )  # fmt: skip

@@ -1,19 +1,32 @@
-"""A small reverse proxy, as people put one before the dashboard: a path of its own, other headers.
+"""Reverse proxies, as people put them before the dashboard: a path of their own, other headers.
 
-It reads the head of each request and passes on everything else untouched, so that websockets work.
-HTTP connections carry one request each.
+`nginx_proxy` is nginx itself, with the rules that the docs give. `reverse_proxy` is small: it reads
+the head of each request and passes on everything else untouched, so that websockets work. HTTP
+connections carry one request each.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
+import shutil
+import socket
+import subprocess
+import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 Headers = dict[str, str]
 Rewrite = Callable[[Headers, int], None]
 """Given a request's headers, by names in small letters, and the dashboard's port; changes them."""
+
+
+NGINX = shutil.which("nginx")
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "annotate-as-a-team.md"
+TEMPORARY = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
 
 
 def keep_host(headers: Headers, _: int) -> None:
@@ -60,6 +73,45 @@ def reverse_proxy(port: int, prefix: str, rewrite: Rewrite) -> Iterator[str]:
     finally:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
+
+
+@contextmanager
+def nginx_proxy(port: int) -> Iterator[str]:
+    """Serve what answers on a port as the docs say to; its address, without a slash."""
+    (rules,) = re.findall(r"```nginx\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert "http://127.0.0.1:8501/" in rules
+    outside = _free_port()
+    with tempfile.TemporaryDirectory() as folder:
+        places = "".join(f"{name}_temp_path {folder}/{name};" for name in TEMPORARY)
+        server = rules.replace("127.0.0.1:8501", f"127.0.0.1:{port}")
+        main = Path(folder, "nginx.conf")
+        main.write_text(
+            f"pid {folder}/nginx.pid; error_log {folder}/error.log; daemon off; "
+            f"master_process off; events {{}} http {{ access_log off; {places} "
+            f"server {{ listen 127.0.0.1:{outside}; {server} }} }}"
+        )
+        command = [str(NGINX), "-e", f"{folder}/error.log", "-c", str(main)]
+        with subprocess.Popen(command) as running:
+            try:
+                _wait_for(outside)
+                yield f"http://127.0.0.1:{outside}/fedlens"
+            finally:
+                running.terminate()
+
+
+def _free_port() -> int:
+    with socket.socket() as asked:
+        asked.bind(("127.0.0.1", 0))
+        return int(asked.getsockname()[1])
+
+
+def _wait_for(port: int) -> None:
+    end = time.monotonic() + 20
+    while time.monotonic() < end:
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"nginx does not listen on {port}")
 
 
 def _pass_on(head: str, port: int, prefix: str, rewrite: Rewrite) -> str | None:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
 import populated
 import pytest
 from reverse_proxy import (
+    NGINX,
     Rewrite,
     keep_host,
+    nginx_proxy,
     reverse_proxy,
     rewrite_host,
     rewrite_host_and_origin,
@@ -20,30 +25,43 @@ from fedlens.store import Store
 
 playwright = pytest.importorskip("playwright.sync_api")
 pytestmark = pytest.mark.browser
+Proxy = Callable[[int], AbstractContextManager[str]]
 STILL = "[data-testid='stApp'][data-test-script-state='notRunning']"
 
 
+def nginx(port: int) -> AbstractContextManager[str]:
+    if NGINX is None:
+        pytest.skip("nginx is not installed")
+    return nginx_proxy(port)
+
+
+def small(prefix: str, rewrite: Rewrite) -> Proxy:
+    return partial(reverse_proxy, prefix=prefix, rewrite=rewrite)
+
+
 @pytest.mark.parametrize(
-    ("prefix", "rewrite"),
+    "proxy",
     [
-        ("/fedlens", keep_host),
-        ("/user/ada/proxy/8501", rewrite_host),
-        ("", rewrite_host_and_origin),
+        nginx,
+        small("/fedlens", keep_host),
+        small("/user/ada/proxy/8501", rewrite_host),
+        small("", rewrite_host_and_origin),
     ],
-    ids=["nginx under a path", "Jupyter under a path, another Host", "Codespaces"],
+    ids=[
+        "nginx itself under a path",
+        "as nginx under a path",
+        "as Jupyter under a path, another Host",
+        "as Codespaces",
+    ],
 )
 def test_pages_pictures_labels_and_sign_in_work_behind_a_proxy(
-    browser: Any,
-    served: Served,
-    store_at: tuple[str, Store],
-    prefix: str,
-    rewrite: Rewrite,
+    browser: Any, served: Served, store_at: tuple[str, Store], proxy: Proxy
 ) -> None:
     store = store_at[1]
     populated.whole_run(store)
     project = populated.add_project(store, overlap=1)
     wrong: list[str] = []
-    with reverse_proxy(served.port, prefix, rewrite) as outside:
+    with proxy(served.port) as outside:
         context = browser.new_context(viewport={"width": 1280, "height": 1000})
         page = context.new_page()
         page.set_default_timeout(60_000)

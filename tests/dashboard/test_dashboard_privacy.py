@@ -228,6 +228,8 @@ def test_a_run_without_its_folder_has_the_figure_of_its_store(
     shown = words(open_page("privacy", people="run-1"))
     assert f"DP ε {epsilon_text(4.0 * 3**0.5)}" in shown
     assert "No ledger was found on this machine" in shown
+    assert "1 run by the copy in its store" in shown and "0 runs" not in shown
+    assert "ε = 0 " not in shown and "not known without its ledger" in shown
     assert "NOT PRIVATE" in words(open_page("privacy", people="loud"))
 
 

@@ -103,10 +103,10 @@ def test_a_probe_that_an_officer_has_to_approve_is_asked_once_it_is(tiny, clinic
     with pytest.raises(OutOfBudget, match="page Diagnosis"):
         ask("one")
     price = fedlens.probe_price(config, "intensity", epsilon=0.6)
-    ward.approve(probe_event(price.noise_multiplier), question="label_share:1", by="otto")
+    ward.approve(probe_event(price.noise_multiplier), question="probe label_share:1", by="otto")
     with pytest.raises(OutOfBudget, match="page Diagnosis"):
         ask("of another question")
-    ward.approve(probe_event(price.noise_multiplier), question="intensity", by="otto")
+    ward.approve(probe_event(price.noise_multiplier), question="probe intensity", by="otto")
     ask("approved")
     with pytest.raises(OutOfBudget, match="page Diagnosis"):
         ask("two")
@@ -119,6 +119,7 @@ def test_a_probe_that_an_officer_has_to_approve_is_asked_once_it_is(tiny, clinic
     [
         (["--probe", "nothing", "--epsilon", "1"], "there is no probe 'nothing'"),
         (["--probe", "recognised", "--epsilon", "1"], "name a run with an annotator"),
+        (["--price", "--probe", "recognised", "--epsilon", "1"], "name a run with an annotator"),
         (["--probe", "intensity", "--epsilon", "0"], "epsilon"),
         (["--probe", "intensity"], "--epsilon: nothing is given"),
         (["--price", "--epsilon", "1"], "--probe: nothing is given"),
@@ -209,7 +210,7 @@ def test_together_counts_what_another_runs_network_cost_once(tiny_run, looking, 
         return fedlens.probe_price(run, probe, epsilon=0.5, **more)
 
     told = price(tiny_run, model=model)
-    assert told.spent > max(price(tiny_run).spent, price(model).spent)
+    assert told.spent > max(price(tiny_run, "intensity").spent, price(model).spent)
     assert price(tiny_run, "intensity", model=model) == price(tiny_run, "intensity")
     assert price(model, model=model.path) == price(model)
     words = ["probe", str(tiny_run.path), "--probe", "recognised", "--epsilon", "0.5"]
@@ -231,4 +232,6 @@ def test_a_network_without_noise_is_not_asked_under_a_guarantee(looking, tmp_pat
     plain = fedlens.simulate("demo", out=tmp_path / "plain", settings=bare, student=False)
     with pytest.raises(FedlensError, match=r"tasks.probe.model.*without noise"):
         fedlens.probe(plain, "recognised", epsilon=0.5)
+    with pytest.raises(FedlensError, match=r"tasks.probe.model.*without noise"):
+        fedlens.probe_price(plain, "recognised", epsilon=0.5)
     assert not (tmp_path / "plain-probe-1" / "ledger.jsonl").exists()

@@ -248,5 +248,5 @@ def test_labels_that_are_missing_deal_no_records_out(tmp_path: Path) -> None:
     name = f"npz:{archive(tmp_path / 'own.npz')}"
     changes = {"data.name": name, "data.users": 3, "data.scheme": "classes", "data.nodes": 1}
     config = chosen_config("demo", settings={**FAST, **changes, "data.labelled_users": 1.0})
-    with pytest.raises(DatasetError, match="have no label"):
+    with pytest.raises(DatasetError, match=r"8 of 12 .*have no label: set data.scheme"):
         simulated_federation(config.data, 0)
