@@ -16,7 +16,12 @@ from flwr.app import Context, RecordDict
 
 from fedlens.accountant.dp.differential import DifferentialAccountant
 from fedlens.accountant.ledger.ledger import Ledger, LedgerError
-from fedlens.accountant.ledger.population import Population, PopulationError, PopulationTerms
+from fedlens.accountant.ledger.population import (
+    OutOfBudget,
+    Population,
+    PopulationError,
+    PopulationTerms,
+)
 from fedlens.client.app import build_client_app
 from fedlens.server.app import app
 from fedlens.server.config.mechanism import round_event
@@ -416,3 +421,24 @@ def test_a_run_ledger_charges_the_population_first(config, clinic, tmp_path, mon
     monkeypatch.setattr(Ledger, "append", watch)
     run_ledger.prepare_charge(task_at(config(), 1), 1).pay()
     assert order == ["clinic", "run"]
+
+
+def test_a_scheduled_probe_that_waits_is_refused_before_anybody_computes(config, clinic, tmp_path):
+    """And once it is approved it is asked, and uses the approval up; training is never held up."""
+    ward = clinic(rounds=50)
+    asking = config(
+        schedule="critic probe",
+        tasks__probe={"kind": "probe", "probe": "intensity", "noise_multiplier": 8.0},
+    )
+    directory = RunDirectory.create(tmp_path / "run", asking)
+    run_ledger = RunLedger(asking, directory, "abc")
+    training, probe = task_at(asking, 1), task_at(asking, asking.tasks["critic"].rounds + 1)
+    ward.set_officer_rule(0.0, 1.0, by="otto")
+    run_ledger.prepare_charge(training, 1).pay()
+    with pytest.raises(OutOfBudget, match="has not approved this one"):
+        run_ledger.prepare_charge(probe, 2)
+    ward.approve(probe.event, question=probe.settings.released, by="otto")
+    run_ledger.prepare_charge(probe, 2).pay()
+    with pytest.raises(OutOfBudget, match="has not approved this one"):
+        run_ledger.prepare_charge(probe, 3)
+    run_ledger.prepare_charge(training, 3).pay()
