@@ -70,5 +70,5 @@ class Walker:
     def leave(self) -> None:
         """Close the browser's window; nothing may have gone wrong."""
         self.context.close()
-        assert self.wrong == []
+        assert self.wrong == [], self.wrong
         assert self.hosts <= {"127.0.0.1", ""}
