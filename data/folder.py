@@ -84,7 +84,13 @@ def _with_labels(
     for path, label in pictures:
         if label == NO_CLASS:
             tally.leave(str(path.relative_to(root)), "of the test, and without a label")
-    return [one for one in pictures if one[1] != NO_CLASS]
+    found = [one for one in pictures if one[1] != NO_CLASS]
+    if pictures and not found:
+        raise DatasetError(
+            f"{root}: no picture of the test part has a label; put some into test/CLASS/ and the "
+            "others into train/, or add labelled pictures"
+        )
+    return found
 
 
 def _class_names(folder: Path) -> list[str]:

@@ -128,7 +128,7 @@ class Diagnosis:
         where = f"; images are {self.deviation.where}" if self.deviation else ""
         often = ""
         if first.q_value > RARE:
-            often = f"; one sound run in {1 / first.q_value:.0f} shows as much"
+            often = f"; by chance one sound run in {1 / first.q_value:.0f} shows as much"
         return f"in about {first.share:.0%} of users: {first.says}{where}{often}"
 
     def to_json(self) -> dict[str, Any]:

@@ -86,6 +86,8 @@ def _gathered(lines: list[dict[str, Any]]) -> OfficerRules:
         if line["kind"] == "rule":
             above, warn = line["approve_above"], float(line["warn_at"])
             above = None if above is None else float(above)
+        elif line["kind"] == "approval" and "question" not in line:
+            continue  # of a price alone, as they once were: it is none
         else:
             noise, question, users = line["noise_multiplier"], line["question"], line["users"]
             asked = float(noise), str(question), str(users)

@@ -17,8 +17,7 @@ import hmac
 import re
 import secrets
 from collections.abc import Callable, Mapping
-from functools import lru_cache, partial
-from importlib.resources import files
+from functools import partial
 from typing import TypeVar
 from urllib.parse import parse_qsl, urlencode
 
@@ -27,6 +26,7 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from fedlens.dashboard.access.first_page import known_page
 from fedlens.dashboard.access.login_page import NOT_FOUND, THEN, login_page
 from fedlens.dashboard.access.provider import (
     CALLBACK_PATH,
@@ -90,6 +90,8 @@ class GuessLimit:
             self._turn.release()
 
 
+ASKED_AT_ONCE, MOST_WAITING = 4, 16
+"""Threads that ask an identity provider, and visitors that wait for one of them."""
 OPEN_PATHS = frozenset({"/_stcore/health"})
 LOGIN_PATH, LOGOUT_PATH, METRICS_PATH = "/login", "/logout", "/metrics"
 SHORTEST_TOKEN = 16
@@ -178,7 +180,7 @@ class SessionTokens:
         The token's own account has a name that anybody may choose at a provider: it is none here.
         """
         found = next((one for one in self._store.accounts() if one.name == name), None)
-        if found is None or found.disabled or name == self._owner:
+        if found is None or found.disabled or name in (self._owner, "local"):
             self._store.log_refusal(LOGIN_ACTOR, name)
             return None
         return self._store.sign_in(found, SESSION_SECONDS)
@@ -208,6 +210,7 @@ class AuthMiddleware:
         self._app = app
         self._tokens = tokens
         self._passwords, self._guesses = GuessLimit(), GuessLimit()
+        self._askers: anyio.CapacityLimiter | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one connection; websockets without a session are refused at the handshake."""
@@ -294,23 +297,28 @@ class AuthMiddleware:
         if not is_from_here(request):
             return PlainTextResponse("Sign in on the dashboard's own page.\n", status_code=403)
         start = partial(provider.start, request.query_params.get(THEN, ""))
+        if self._too_many_ask():
+            return HTMLResponse(await self._page(TOO_MANY), 429, {"retry-after": "30"})
         try:
-            url, started = await anyio.to_thread.run_sync(start)
+            url, started = await self._at_provider(start)
         except ProviderError as error:
             return HTMLResponse(await self._page(NOT_KNOWN.format(error)), status_code=502)
         response = _see_other(url)
-        self._keep(request, response, self._started, started.packed(), STARTED_SECONDS)
+        held, kept = started.packed(), provider.encrypted
+        self._keep(request, response, self._started, held, STARTED_SECONDS, encrypted=kept)
         return response
 
     async def _answered(self, request: Request, provider: Provider) -> Response:
         """Let a visitor in for whom the provider vouches, if there is an account of that name."""
         asked = request.query_params
         started = Started.unpacked(read_cookie(request.scope, self._started))
+        if self._too_many_ask():
+            return HTMLResponse(await self._page(TOO_MANY), 429, {"retry-after": "30"})
         try:
             finish = partial(
                 provider.finish, started, asked.get("state", ""), asked.get("code", "")
             )
-            name = await anyio.to_thread.run_sync(finish)
+            name = await self._at_provider(finish)
             opened = partial(self._tokens.open_by_identity, name)
             cookie = await anyio.to_thread.run_sync(opened)
         except ProviderError as error:
@@ -322,9 +330,21 @@ class AuthMiddleware:
             if cookie is None:
                 response = HTMLResponse(await self._page(NO_ACCOUNT.format(name)), 403)
             else:
-                self._keep(request, response, self._tokens.cookie, cookie, SESSION_SECONDS)
+                named, kept = self._tokens.cookie, provider.encrypted
+                self._keep(request, response, named, cookie, SESSION_SECONDS, encrypted=kept)
         response.delete_cookie(self._started)
         return response
+
+    async def _at_provider(self, ask: Callable[[], FoundT]) -> FoundT:
+        """Ask the provider in one of few threads, so that a slow one holds up nothing else."""
+        return await anyio.to_thread.run_sync(ask, limiter=self._asking())
+
+    def _asking(self) -> anyio.CapacityLimiter:
+        self._askers = self._askers or anyio.CapacityLimiter(ASKED_AT_ONCE)  # of the event loop
+        return self._askers
+
+    def _too_many_ask(self) -> bool:
+        return self._asking().statistics().tasks_waiting >= MOST_WAITING
 
     @property
     def _started(self) -> str:
@@ -332,14 +352,22 @@ class AuthMiddleware:
         return f"{self._tokens.cookie}-started"
 
     @staticmethod
-    def _keep(request: Request, response: Response, name: str, value: str, seconds: int) -> None:
+    def _keep(
+        request: Request,
+        response: Response,
+        name: str,
+        value: str,
+        seconds: int,
+        *,
+        encrypted: bool = False,
+    ) -> None:
         response.set_cookie(
             name,
             value,
             max_age=seconds,
             httponly=True,
             samesite="lax",
-            secure=is_encrypted(request),
+            secure=encrypted or is_encrypted(request),
         )
 
     async def _admit(
@@ -426,7 +454,7 @@ def _own_page(request: Request, account: Member) -> Response | None:
     """A first page has the root's address, by whatever name; of others it is said that none is."""
     path = request.url.path.strip("/")
     if not path and is_page(request):
-        return _known_page()
+        return known_page()
     if not path or "/" in path or path == METRICS_PATH.strip("/") or not is_page(request):
         return None
     from fedlens.dashboard.widgets.pages import pages_for  # the pages stand on this module
@@ -436,30 +464,10 @@ def _own_page(request: Request, account: Member) -> Response | None:
         query = f"?{request.url.query}" if request.url.query else ""
         return _see_other(f"./{query}")
     if path in paths:
-        return _known_page()
+        return known_page()
     if path == LOGOUT_PATH.strip("/"):
         return None
     return HTMLResponse(NOT_FOUND, status_code=404)
-
-
-# Streamlit guesses its server's address from that of the page, and waits after each wrong guess.
-BASE = '<script>window.__streamlit = {BACKEND_BASE_URL: new URL(".", location.href).href}</script>'
-
-
-@lru_cache(maxsize=1)
-def _first_page() -> str:
-    """Streamlit's own page, which says where the server is; empty where it is another one."""
-    try:
-        found = files("streamlit").joinpath("static/index.html").read_text(encoding="utf-8")
-    except OSError:
-        return ""
-    head, script, rest = found.partition("<script")
-    return f"{head}{BASE}{script}{rest}" if script else ""
-
-
-def _known_page() -> Response | None:
-    page = _first_page()
-    return HTMLResponse(page, headers={"cache-control": "no-cache"}) if page else None
 
 
 def _see_other(target: str) -> RedirectResponse:

@@ -14,6 +14,7 @@ import base64
 import hmac
 import json
 import secrets
+import time
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -36,6 +37,8 @@ STARTED_SECONDS = 600
 PATIENCE_SECONDS = 10.0
 """That each answer of the provider is waited for."""
 LARGEST_ANSWER = 2**20
+KNOWN_SECONDS, FAILED_SECONDS = 3600.0, 5.0
+"""So long is what it answered remembered, and that it did not."""
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA")
 """Of signatures that an identity may carry: those by a key that only the provider has."""
 LEEWAY_SECONDS = 60
@@ -84,8 +87,15 @@ class Provider:
     """Of this dashboard, as browsers see it."""
     claim: str = "email"
     """Of the identity: what it says there is an account's name."""
-    _found: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
+    _found: dict[str, tuple[float, dict[str, Any] | None]] = field(
+        default_factory=dict, init=False, repr=False
+    )
     _lock: Lock = field(default_factory=Lock, init=False, repr=False)
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether browsers reach the dashboard over TLS, wherever that ends."""
+        return self.address.startswith("https://")
 
     @property
     def host(self) -> str:
@@ -154,19 +164,21 @@ class Provider:
     def _claims(self, identity: str) -> dict[str, Any]:
         """What a signed identity says; a key that is not known is asked for once more."""
         from joserfc import jwt
-        from joserfc.errors import JoseError
 
         with _plain("the identity is not signed by the provider"):
             try:
                 return dict(jwt.decode(identity, self._keys(), list(ALGORITHMS)).claims)
-            except (JoseError, ValueError):
+            except Exception:
                 self._forget("keys")
                 return dict(jwt.decode(identity, self._keys(), list(ALGORITHMS)).claims)
 
     def _name(self, claims: dict[str, Any], nonce: str) -> str:
         from authlib.oidc.core import CodeIDToken
 
-        options = {"iss": {"values": [self.issuer]}, "aud": {"essential": True}}
+        options = {
+            "iss": {"essential": True, "values": [self.issuer]},
+            "aud": {"essential": True, "values": [self.client_id]},
+        }
         with _plain("the identity is over, or meant for others"):
             checked = CodeIDToken(
                 claims, {}, options, {"nonce": nonce, "client_id": self.client_id}
@@ -182,12 +194,14 @@ class Provider:
     def _metadata(self) -> dict[str, Any]:
         place = self.issuer.rstrip("/") + "/.well-known/openid-configuration"
         found = self._asked("metadata", place)
-        if found.get("issuer") != self.issuer:
-            raise ProviderError("the provider is not the one that was named")
-        for name in ("authorization_endpoint", "token_endpoint", "jwks_uri"):
-            if not _is_private(str(found.get(name, ""))):
-                raise ProviderError(f"the provider's {name} is not encrypted")
-        return found
+        endpoints = ("authorization_endpoint", "token_endpoint", "jwks_uri")
+        open_ones = [name for name in endpoints if not _is_private(str(found.get(name, "")))]
+        if found.get("issuer") == self.issuer and not open_ones:
+            return found
+        self._forget("metadata")
+        if open_ones:
+            raise ProviderError(f"the provider's {open_ones[0]} is not encrypted")
+        raise ProviderError("the provider is not the one that was named")
 
     def _keys(self) -> KeySet:
         from joserfc.jwk import KeySet
@@ -195,22 +209,31 @@ class Provider:
         return KeySet.import_key_set(self._asked("keys", str(self._metadata()["jwks_uri"])))  # type: ignore[arg-type]
 
     def _asked(self, what: str, url: str) -> dict[str, Any]:
-        """An answer of the provider, asked for once."""
+        """An answer of the provider, asked for once an hour; after a failure not for some seconds.
+
+        Whoever finds it wrong forgets it.
+        """
+        with self._lock:
+            known = self._found.get(what)
+            if known is not None and known[0] > time.monotonic():
+                if known[1] is None:
+                    raise ProviderError("the provider cannot be reached")
+                return known[1]
+            self._found[what] = time.monotonic() + FAILED_SECONDS, None
+            found = self._fetched(url)
+            self._found[what] = time.monotonic() + KNOWN_SECONDS, found
+            return found
+
+    def _fetched(self, url: str) -> dict[str, Any]:
         import requests
 
-        with self._lock:
-            if what not in self._found:
-                with _plain("the provider cannot be reached"):
-                    answer = requests.get(
-                        url, timeout=PATIENCE_SECONDS, allow_redirects=False, stream=True
-                    )
-                    answer.raise_for_status()
-                    body = answer.raw.read(LARGEST_ANSWER + 1, decode_content=True)
-                    if len(body) > LARGEST_ANSWER:
-                        raise ProviderError("the provider's answer is too long")
-                    self._found[what] = dict(json.loads(body))
-            found: dict[str, Any] = self._found[what]
-            return found
+        with _plain("the provider cannot be reached"):
+            answer = requests.get(url, timeout=PATIENCE_SECONDS, allow_redirects=False, stream=True)
+            answer.raise_for_status()
+            body = answer.raw.read(LARGEST_ANSWER + 1, decode_content=True)
+            if len(body) > LARGEST_ANSWER:
+                raise ProviderError("the provider's answer is too long")
+            return dict(json.loads(body))
 
     def _forget(self, what: str) -> None:
         with self._lock:
@@ -267,6 +290,9 @@ def _checked(given: dict[str, Any], said: str) -> list[str]:
 
 def _is_private(url: str) -> bool:
     """Whether nobody on the way can read what is sent there."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
     here = parts.hostname in ("localhost", "127.0.0.1", "::1")
     return bool(parts.netloc) and (parts.scheme == "https" or (parts.scheme == "http" and here))

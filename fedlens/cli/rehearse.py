@@ -23,7 +23,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         description="Run a schedule on public digits that stand in for data that no one may see: "
         "as many users, records and classes, of the same size, with the same noise. It spends "
         "nothing and shows what samples, students and figures of the run itself may look like. "
-        "Digits are easy pictures: what fails on them will seldom do on others.",
+        "Digits are no bound: other pictures may do better or worse.",
         epilog="example: fedlens rehearse --users 160 --records 50 --contract federation.toml",
     )
     add = parser.add_argument

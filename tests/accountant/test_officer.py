@@ -78,3 +78,13 @@ def test_rules_that_cannot_be_read_let_no_probe_through(ward, harm):
         ask(ward, 0.1, 1)
     assert len(ward.ledger) == 0
     ward.charge(ROUND, run="r", number=1)
+
+
+def test_an_approval_of_a_price_alone_is_none_and_harms_no_rule(ward):
+    """As they once were written."""
+    ward.set_officer_rule(0.2, 1.0, by="otto")
+    with (ward.folder / RULES).open("ab") as file:
+        file.write(b'{"kind": "approval", "noise_multiplier": 1.0, "granted": 0, "by": "o"}\n')
+    ask(ward, 0.1, 1)
+    with pytest.raises(OutOfBudget, match="has not approved"):
+        ask(ward, 0.3, 2)

@@ -102,13 +102,14 @@ def test_a_disabled_account_stays_outside(client: TestClient, store_at: tuple[st
     [
         {"iss": "https://id.example.org"},
         {"aud": "another"},
+        {"aud": ["another"], "azp": CLIENT},
         {"exp": int(time.time()) - 3600},
         {"nonce": "of another visitor"},
         {"email_verified": False},
         {"email": None},
         {"email": ""},
     ],
-    ids=lambda changed: next(iter(changed)),
+    ids=lambda changed: "-".join(changed),
 )
 def test_an_identity_that_is_over_for_others_or_not_verified_is_refused(
     client: TestClient, served: IdentityProvider, changed: dict[str, object]
@@ -170,6 +171,22 @@ def test_an_answer_to_another_question_signs_nobody_in(client: TestClient, lost:
     assert client.get("/media/x").status_code == 401
 
 
+def test_behind_tls_the_cookie_is_for_tls_alone(
+    store_at: tuple[str, Store], served: IdentityProvider
+) -> None:
+    """Whatever the proxy says: the address in the file does."""
+    store_at[1].add_account(ANN, "annotator", actor="test")
+    provider = Provider(served.address, CLIENT, SECRET, "https://testserver")
+    tokens = SessionTokens(TOKEN, 8501, store_at[1], provider=provider)
+    client = TestClient(AuthMiddleware(PlainTextResponse("inside"), tokens), follow_redirects=False)
+    begun = client.get("/login-provider")
+    started = begun.cookies["fedlens-8501-started"]
+    path = answer_of(begun.headers["location"], ANN).removeprefix("https://testserver")
+    answer = client.get(path, headers={"cookie": f"fedlens-8501-started={started}"})
+    said = [one for one in answer.headers.get_list("set-cookie") if one.startswith("fedlens-8501=")]
+    assert answer.status_code == 303 and len(said) == 1 and "Secure" in said[0]
+
+
 def test_a_code_is_good_once(client: TestClient) -> None:
     begun = client.get("/login-provider")
     path, held = answer_of(begun.headers["location"], ANN), dict(client.cookies)
@@ -200,6 +217,9 @@ def test_a_page_without_end_of_a_provider_is_not_read_to_its_end(
     with pytest.raises(ProviderError, match="too long"):
         provider.start()
     served.padding = 0
+    with pytest.raises(ProviderError, match="cannot be reached"):
+        provider.start()  # it is not asked again at once
+    provider._forget("metadata")
     assert provider.start()[0].startswith(served.address)
 
 

@@ -125,7 +125,7 @@ def test_an_answer_says_what_no_fault_explains():
     assert words.endswith("images are darker most below left")
     assert said((unknown,), place).to_json()["unexplained"] == words
     hardly = said((replace(unknown, q_value=0.008),), place).unexplained
-    assert hardly == f"{words}; one sound run in 125 shows as much"
+    assert hardly == f"{words}; by chance one sound run in 125 shows as much"
 
 
 def test_a_name_is_sure_and_no_other_change_of_images_is_as_large():
