@@ -195,7 +195,7 @@ NAMED = 1e-5
 OTHER = 0.2
 """The p value up to which other changes of images explain a finding better than its name does. A
 fault that is in no library and in a tenth of a thousand users leaves as much in four of five
-cases, one of the library in one of ten."""
+cases, one of the library in one of ten (MNIST; of real writers in somewhat more)."""
 STRONG, OTHER_THEN = 1e-25, 0.02
 """From this q value on a finding is so strong that another change would have left much more: there
 the small p values are those of what no model of the users knows."""

@@ -96,7 +96,7 @@ differs a little from users in ways that no model knows, so that p values come o
 RARE = 0.002
 """The q value from which an answer says how often sound users show as much."""
 NO_NAME = "something that no fault of the library explains"
-TOO_WEAK = "something too weak to be told from what the library does not hold"
+TOO_WEAK = "something that cannot be told from what the library does not hold"
 
 
 @dataclass(frozen=True)

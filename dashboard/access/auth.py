@@ -177,7 +177,8 @@ class SessionTokens:
     def open_by_identity(self, name: str) -> str | None:
         """A cookie's value for a name that the provider vouches for; ``None`` for no account.
 
-        The token's own account has a name that anybody may choose at a provider: it is none here.
+        The token's own account, here or where it has its usual name, is none: anybody may choose
+        that name at a provider.
         """
         found = next((one for one in self._store.accounts() if one.name == name), None)
         if found is None or found.disabled or name in (self._owner, "local"):

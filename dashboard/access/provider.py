@@ -133,8 +133,10 @@ class Provider:
         """
         if started is None:
             raise ProviderError("it took too long, or was begun in another browser")
-        if not hmac.compare_digest(started.state.encode(), state.encode()) or not code:
+        if not hmac.compare_digest(started.state.encode(), state.encode()):
             raise ProviderError("an answer to another question")
+        if not code:
+            raise ProviderError("it was refused or cancelled there")
         with _plain("the provider refuses the code"), self._session(started) as session:
             token = session.fetch_token(
                 self._metadata()["token_endpoint"],

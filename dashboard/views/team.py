@@ -25,16 +25,13 @@ def _add(visitor: Member) -> None:
         name, role, password = st.columns(3)
         given = name.text_input("Name", max_chars=60)
         chosen = role.selectbox("Role", ROLES, index=1)
-        secret = password.text_input(
-            "Password (10 characters or more)",
-            type="password",
-            help="Empty for who signs in through your identity provider alone, by this name.",
-        )
+        secret = password.text_input("Password (10 characters or more)", type="password")
+        outside = st.checkbox("No password: signs in through our identity provider, by this name")
         if not st.form_submit_button("Add account", type="primary"):
             return
     try:
         require("administer")
-        home().add_account(given.strip(), chosen, secret or None, actor=visitor.name)
+        home().add_account(given.strip(), chosen, None if outside else secret, actor=visitor.name)
     except StoreError as error:
         st.error(f"The account was not added: {plain(error)}")
     else:

@@ -73,6 +73,8 @@ def run(args: argparse.Namespace) -> int:
 
     with open_store(args.store) as store:
         if args.action == "add":
+            if args.no_password and args.password_stdin:
+                raise WrongUse("--no-password and --password-stdin: give one of them")
             secret = None if args.no_password else _password(args)
             store.add_account(args.name, args.role, secret, actor=ACTOR)
         elif args.action == "role":

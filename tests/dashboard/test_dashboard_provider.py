@@ -196,6 +196,21 @@ def test_a_code_is_good_once(client: TestClient) -> None:
     assert client.get(path).status_code == 401
 
 
+def test_who_cancels_at_the_provider_is_told_so(client: TestClient) -> None:
+    begun = client.get("/login-provider")
+    state = dict(parse_qs_one(begun.headers["location"]))["state"]
+    answer = client.get("/login-answer", params={"error": "access_denied", "state": state})
+    assert answer.status_code == 401 and "refused or cancelled there" in answer.text
+
+
+def test_an_account_has_a_password_or_none(
+    store_at: tuple[str, Store], capsys: pytest.CaptureFixture[str]
+) -> None:
+    both = ["accounts", "add", "--store", store_at[0], ANN, "--no-password", "--password-stdin"]
+    assert main(both) == ExitStatus.WRONG_USE
+    assert "--no-password and --password-stdin: give one" in capsys.readouterr().err
+
+
 def test_another_site_has_no_browser_begin_a_sign_in(client: TestClient) -> None:
     headers = {"sec-fetch-site": "cross-site"}
     assert client.get("/login-provider", headers=headers).status_code == 403

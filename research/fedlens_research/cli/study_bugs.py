@@ -41,9 +41,8 @@ def add_bugs_parser(tables: argparse._SubParsersAction[argparse.ArgumentParser])
         "--names",
         action="store_true",
         help="whether names are right: 45 faults that stand in no library beside the library's, in "
-        "5, 10 and 30%% of the users (the former in 10 and 30%%), natural writers too where their "
-        "files are there; "
-        "prints a table",
+        "up to three tenths of the users (the former from a tenth on), natural writers too where "
+        "their files are there; prints a table",
     )
     add("--part", choices=PARTS, help="what is measured (default: all, or draws with --quick)")
     add(
