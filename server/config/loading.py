@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,6 +10,9 @@ from typing import Any
 
 from fedlens.foundation.toml import parse_toml
 from fedlens.server.config.tree import RUN_KEYS, Config, ConfigError, flatten
+
+SHORT_NUMBER = re.compile(r"[+-]?(\d+\.|\.\d+)")
+"""Numbers that TOML does not take."""
 
 
 def read_config(path: Path, base: Config | None = None) -> Config:
@@ -33,12 +37,16 @@ def _read_tree(path: Path) -> dict[str, Any]:
 def parse_setting(text: str) -> tuple[str, object]:
     """``"section.key=value"`` as its key and typed value; bare words are strings.
 
+    Numbers may lack a digit beside the point, as people write them: ``.5``.
+
     Raises:
         ConfigError: there is no ``=`` in it.
     """
     key, equals, value = text.partition("=")
     if not equals:
         raise ConfigError(f"--set {text!r} cannot be used: write KEY=VALUE")
+    if SHORT_NUMBER.fullmatch(value.strip()):
+        return key.strip(), float(value)
     try:
         return key.strip(), parse_toml(f"v = {value}")["v"]
     except tomllib.TOMLDecodeError:

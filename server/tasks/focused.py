@@ -110,18 +110,26 @@ class FocusedTask(CriticTask):
         first, early = self._warmup.means @ basis, self._warmup.variances
         if not self._releases:
             return first, early
-        late = (self._noise / self._warmup.mass[:, 0]) ** 2 / self._releases
+        late = self._late_variances()
         noise, own = early.mean(), late.mean()
         share = noise / (noise + own) if noise + own else 1.0
         places = (1 - share) * first + share * self._sum / self._releases
         return places, (1 - share) ** 2 * early + share**2 * late
 
     def signal(self) -> NDArray[np.float64] | None:
-        """As every task, along the focus and by both tasks' releases."""
+        """As every task, along the focus and by this task's releases alone.
+
+        The focus was taken from samples that the warm-up's noise had a part in, so along it that
+        noise is larger than its law says: the warm-up's release would pass for signal.
+        """
         if not self._releases:
             return None
-        places, variance = self._places(self._sharp().basis.double().cpu().numpy())
-        return signal_between(places, variance)
+        return signal_between(self._sum / self._releases, self._late_variances())
+
+    def _late_variances(self) -> NDArray[np.float64]:
+        """Of the noise in this task's mean of each class, [classes]."""
+        variances: NDArray[np.float64] = (self._noise / self._warmup.mass[:, 0]) ** 2
+        return variances / self._releases
 
     def loss(self, images: Tensor, labels: Tensor) -> Tensor:
         """Unbiased squared distance of weighted embeddings along the focus, summed.

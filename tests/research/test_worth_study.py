@@ -42,7 +42,7 @@ def test_it_trains_what_is_missing_and_keeps_it(tmp_path, capsys):
     assert main(asked) == ExitStatus.DONE
     first = json.loads(capsys.readouterr().out.splitlines()[-1])
     (verdict,) = (row["worth"] for row in first["rows"])
-    assert verdict in ("noise", "usable for statistics")  # of two classes, chance decides
+    assert verdict in ("noise", "usable for statistics")  # of 20 directions, chance decides
     assert first["rows"][0]["real"] > 0.8
     assert 0 <= first["rows"][0]["rehearsed"] <= 1
     assert main(asked) == ExitStatus.DONE

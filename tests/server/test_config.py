@@ -386,6 +386,8 @@ def test_a_missing_file_is_named(tmp_path):
 
 def test_settings_from_the_command_line_keep_their_type():
     assert parse_setting("tasks.critic.rounds=3") == ("tasks.critic.rounds", 3)
+    assert parse_setting("tasks.critic.rate=.5") == ("tasks.critic.rate", 0.5)
+    assert parse_setting("data.alpha= -2. ") == ("data.alpha", -2.0)
     assert parse_setting("data.name=mnist") == ("data.name", "mnist")
     assert parse_setting("data.name='a=b'") == ("data.name", "a=b")
     with pytest.raises(ConfigError, match="KEY=VALUE"):

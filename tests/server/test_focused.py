@@ -11,7 +11,7 @@ from fedlens.client.messages import TrainRequest
 from fedlens.client.tasks.focused import FocusedLocalTask
 from fedlens.client.tasks.frozen import FrozenLocalTask
 from fedlens.client.users.protocol import LocalData
-from fedlens.server.config.mechanism import mechanism
+from fedlens.server.config.mechanism import mechanism, release_deviation
 from fedlens.server.config.tree import Config, ConfigError
 from fedlens.server.tasks.focused import FocusedTask
 from fedlens.server.tasks.frozen import FrozenTask
@@ -140,6 +140,43 @@ def test_a_state_is_taken_up_whole(config):
     )
     ours, theirs = (task.request().weights["critic"] for task in (critic, other))
     assert np.array_equal(ours, theirs)
+
+
+def test_noise_that_the_focus_was_taken_from_is_no_signal(config):
+    """A generator that learned the warm-up's noise gives a focus along which that noise is large.
+
+    Classes are alike, all else is noise: what is called signal is chance, and 0 but for the cut.
+    """
+    noisy = {f"tasks.{name}.noise_multiplier": 4.0 for name in ("warmup", "critic")}
+    config = config.updated(noisy | {"tasks.critic.components": COMPONENTS})
+    found = [_signal_of_noise(config, np.random.default_rng(seed)) for seed in range(20)]
+    assert np.mean(found) < 0.08
+
+
+COMPONENTS = 100
+
+
+def _signal_of_noise(config, source):
+    warmup = FrozenTask(context_of(config, "warmup", shape=SHAPE, classes=CLASSES))
+    rows = source.normal(0, release_deviation(config, config.tasks["warmup"]), warmup.size)
+    rows = rows.reshape(CLASSES, -1)
+    rows[:, -1] = 1 / CLASSES * warmup.features.mass
+    warmup.apply_release(rows.reshape(-1))
+    spread = warmup.means - warmup.means.mean(0)
+    others = source.normal(size=(spread.shape[1], COMPONENTS - CLASSES + 1))
+    basis, _ = np.linalg.qr(np.hstack([spread[1:].T, others]))
+    critic = _focused(config, warmup)
+    deviation = release_deviation(config, config.tasks["critic"]) / warmup.mass[0, 0]
+    focus = np.concatenate([basis.reshape(-1), np.zeros(CLASSES * COMPONENTS)])
+    critic.restore(
+        {
+            "focus": focus.astype(np.float32),
+            "origin": np.zeros(COMPONENTS),
+            "sum": source.normal(0, deviation, (CLASSES, COMPONENTS)),
+            "releases": np.array(1),
+        }
+    )
+    return critic.signal().mean()
 
 
 def test_it_needs_a_frozen_task_before_it():

@@ -26,7 +26,8 @@ from fedlens.simulations.students.students import StudentResult, predict, train_
 from fedlens.store.worth import RECOGNISED, figure_of, signal_of
 
 SAMPLES, SEED = 2000, 8_000_003
-JUDGE_EPOCHS = 3
+JUDGE_EPOCHS, JUDGE_IMAGES = 3, 60_000
+"""Passes over the real images: these, or as many as make so many images in all."""
 TAUGHT_IMAGES, TAUGHT_EPOCHS = 12_000, 2
 
 
@@ -147,11 +148,12 @@ class _Trained:
 def _stand_in(dataset: Dataset, users: int, most: int) -> dict[str, object]:
     """Settings of a rehearsal: as many people, records of each, classes, and pixels."""
     held = max(1, round(len(dataset.train_labels) / users))
-    records = users * (min(held, most) if most else held)
+    held = min(held, most) if most else held
     channels, side, _ = dataset.train_images.shape[1:]
     return {
-        "data.name": stand_in_name(side, channels, dataset.classes, records),
+        "data.name": stand_in_name(side, channels, dataset.classes, users * held),
         "data.users": users,
+        "data.samples_per_user": held,
         "data.scheme": "iid",
     }
 
@@ -164,7 +166,7 @@ def _judge(dataset: Dataset) -> StudentResult:
         from_pixels(dataset.test_images),
         torch.from_numpy(dataset.test_labels.copy()),
         classes=dataset.classes,
-        epochs=JUDGE_EPOCHS,
+        epochs=max(JUDGE_EPOCHS, round(JUDGE_IMAGES / len(dataset.train_labels))),
     )
 
 
