@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,6 +21,8 @@ MOST_VALUES = {"utility": 1000, "sensitive": 100}
 TEST_PART, TEST_SHARE, TRAIN_SHARE = 2, 0.2, 0.4
 """The part for scoring; its share of the owners, about, and that for filters; attackers have the
 rest."""
+FEW_OWNERS = 200
+"""Owners below which parts are counted out exactly."""
 SHOWN = 5
 
 
@@ -83,18 +85,34 @@ def numbered(
     return tuple(names), np.array([places[value] for value in column], np.int64)
 
 
-def parts_of(keys: Sequence[bytes], seed: int) -> NDArray[np.int64]:
+def parts_of(keys: Sequence[bytes], seed: int, *, owned: bool = False) -> NDArray[np.int64]:
     """Which part each record is in: 0 for filters, 1 for attackers, 2 for scoring; int64 [n].
 
     A hash of the record's key (its owner, or the record itself) keyed by ``seed`` decides, so that
-    records with one key are in one part, and adding or removing records never moves another.
+    records with one key are in one part, and adding or removing records never moves another. But
+    fewer than `FEW_OWNERS` owners are counted out by the order of their hashes, or chance would
+    leave a part next to nobody.
+
+    Args:
+        keys: of the records.
+        seed: of the hash.
+        owned: whether keys are owners.
     """
-    key = f"fedlens parts {seed}".encode()
-    known = {one: _share(one, key) for one in set(keys)}
+    known = _shares(set(keys), seed, owned=owned)
     shares = np.array([known[one] for one in keys])
     return np.where(
         shares < TEST_SHARE, TEST_PART, np.where(shares < TEST_SHARE + TRAIN_SHARE, 0, 1)
     )
+
+
+def _shares(keys: Set[bytes], seed: int, *, owned: bool) -> dict[bytes, float]:
+    """Where each key stands, in [0, 1)."""
+    secret = f"fedlens parts {seed}".encode()
+    known = {one: _share(one, secret) for one in keys}
+    if not owned or len(known) >= FEW_OWNERS:
+        return known
+    ranked = sorted(known, key=known.__getitem__)
+    return {one: (place + 0.5) / len(ranked) for place, one in enumerate(ranked)}
 
 
 def published_parts(parts: list[str], seed: int) -> NDArray[np.int64]:
@@ -125,7 +143,7 @@ def deal(own: OwnRecords, seed: int, parts: NDArray[np.int64] | None = None) -> 
     used, utility = _utility(own)
     owners = None if own.owners is None else np.unique(own.owners, return_inverse=True)[1]
     published = parts is not None
-    parts = parts_of(own.keys, seed) if parts is None else parts
+    parts = parts_of(own.keys, seed, owned=own.owners is not None) if parts is None else parts
     shape = (len(own.records), own.steps) if own.steps else (len(own.records),)
     sensitive = sensitive.reshape(shape)
     _check_parts(own, names, sensitive, parts, seed)

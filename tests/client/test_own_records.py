@@ -20,6 +20,7 @@ from PIL import Image
 
 from fedlens.data.attributes import load_private
 from fedlens.data.attributes.options import without_path
+from fedlens.data.labelled.labels import FEW_OWNERS, TEST_PART, parts_of
 from fedlens.data.labelled.pictures import UnreadablePictureError, looked_at, read_square
 from fedlens.data.registry import load
 from fedlens.privatizers.private_data import PrivateDataError, Split
@@ -93,17 +94,22 @@ def test_a_labelled_folder_is_read_as_it_is(folder: Path) -> None:
     assert len({owner for _, owner in found}) == 40
 
 
-def test_no_owner_is_in_two_parts_and_others_never_move_anybody(tmp_path: Path) -> None:
+def test_no_owner_is_in_two_parts_and_few_are_counted_out(tmp_path: Path) -> None:
     """Owners whose pictures have different attributes stay together."""
-    rows = a_folder(tmp_path)
+    a_folder(tmp_path)
     name = named(tmp_path, "owner=who")
-    before = [{shade // 3 for shade in shades(part)} for part in parts(load_private(name))]
-    assert before[0].isdisjoint(before[1] | before[2]) and before[1].isdisjoint(before[2])
-    write_manifest(tmp_path / "manifest.csv", rows[30:])
-    after = [{shade // 3 for shade in shades(part)} for part in parts(load_private(name))]
-    assert all(late <= early for late, early in zip(after, before, strict=True))
+    found = [{shade // 3 for shade in shades(part)} for part in parts(load_private(name))]
+    assert found[0].isdisjoint(found[1] | found[2]) and found[1].isdisjoint(found[2])
+    assert [len(part) for part in found] == [16, 16, 8]
     other = [{shade // 3 for shade in shades(part)} for part in parts(load_private(name, seed=1))]
-    assert other != after
+    assert other != found
+
+
+def test_of_many_owners_others_never_move_anybody() -> None:
+    keys = [f"person {number}".encode() for number in range(3 * FEW_OWNERS)]
+    every = parts_of(keys, 0, owned=True)
+    assert np.array_equal(parts_of(keys[FEW_OWNERS:], 0, owned=True), every[FEW_OWNERS:])
+    assert abs(np.mean(every == TEST_PART) - 0.2) < 0.05
 
 
 def test_without_owners_equal_pictures_are_never_in_two_parts(tmp_path: Path) -> None:
