@@ -159,6 +159,7 @@ def test_a_count_is_missed_even_where_the_last_look_at_it_refused(
     np.save(source, drawn)
     given = (path, source, tmp_path / "out.npy", "--key", key)
     assert applied(*given, "--budget", 3 * CAPACITY) == 0
+    (tmp_path / "out.npy").unlink()
     told = Path(f"{key}.told")
     told.with_name(told.name + ".lock").write_bytes(b"")
     np.save(source, 255 - drawn)
