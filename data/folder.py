@@ -29,8 +29,9 @@ def load_folder(root: Path) -> Dataset:
     Folders are parts, and one is walked through, as for ``tree``: a validation part is left out, or
     takes the place of a test part that is not there.
 
-    Classes are the sub-folders' names in alphabetical order, but for one called ``unlabelled``: its
-    pictures have no label, and take no part in the test. All pictures must have one size, a
+    Classes are the sub-folders' names in alphabetical order, but for one called ``unlabelled``,
+    among them or beside ``train`` and ``test``: its pictures have no label, and take no part in the
+    test. All pictures must have one size, a
     square that networks take; nothing is resized unasked (the data set ``tree`` resizes). If all
     are grey there is one channel, else three. Without the folders ``train`` and ``test``, the
     SHA-256 of a picture's path below ``root`` decides where it goes, so that adding pictures never
@@ -51,6 +52,8 @@ def load_folder(root: Path) -> Dataset:
         names = _class_names(parts[TRAIN])
         _check_test_classes(test_folder, names)
         train = _pictures(parts[TRAIN], names, tally)
+        for folder in layout.unlabelled:
+            train += _of_class(folder, NO_CLASS, root, tally)
         test = _pictures(test_folder, names, tally)
     else:
         top = parts.get(TRAIN, layout.roots[0][1])
@@ -110,22 +113,29 @@ def _check_test_classes(folder: Path, names: list[str]) -> None:
 
 def _pictures(folder: Path, names: list[str], tally: LeftOut) -> list[tuple[Path, int]]:
     """Every picture of ``folder`` with its class number, in alphabetical order."""
-    found = []
+    found: list[tuple[Path, int]] = []
     bare = [path.name for path in sub_folders(folder) if is_mark(path.name)]
     for label, name in [*enumerate(names), *((NO_CLASS, name) for name in bare)]:
-        for entry in entries(folder / name) if (folder / name).is_dir() else ():
-            file = Path(entry.path)
-            where = str(file.relative_to(folder))
-            if file.is_dir():
-                tally.leave(where, "in a folder below its class's, which `tree` reads")
-            elif is_picture(file):
-                found.append((file, label))
-            else:
-                tally.leave_record(no_picture(file, where))
+        found += _of_class(folder / name, label, folder, tally)
     if not found:
         raise DatasetError(
             f"{folder} has no pictures in its sub-folders{tally.why_none()}; add some"
         )
+    return found
+
+
+def _of_class(folder: Path, label: int, top: Path, tally: LeftOut) -> list[tuple[Path, int]]:
+    """The pictures of one class's folder, called by their way from ``top`` where left out."""
+    found = []
+    for entry in entries(folder) if folder.is_dir() else ():
+        file = Path(entry.path)
+        where = str(file.relative_to(top))
+        if file.is_dir():
+            tally.leave(where, "in a folder below its class's, which `tree` reads")
+        elif is_picture(file):
+            found.append((file, label))
+        else:
+            tally.leave_record(no_picture(file, where))
     return found
 
 

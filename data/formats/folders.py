@@ -169,8 +169,10 @@ def laid_out_files(
     Raises:
         SourceError: as `files_below`.
     """
-    for part, root in layout.roots:
-        for file in files_below(root):
+    roots = [(part, root, root) for part, root in layout.roots]
+    roots += [(TRAIN, folder, folder.parent) for folder in layout.unlabelled]
+    for part, folder, root in roots:
+        for file in files_below(folder):
             if isinstance(file, UnusableRecord):
                 where = str(Path(file.where).relative_to(layout.top))
                 yield UnusableRecord(where, file.why)

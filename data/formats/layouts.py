@@ -18,6 +18,7 @@ from fedlens.data.formats.records import (
     is_filler,
     whole_part,
 )
+from fedlens.foundation.unlabelled import is_mark
 
 MOST_SORTED = 65_536
 """Names in one folder beyond which they are read as they lie: no list of them is kept."""
@@ -37,6 +38,8 @@ class Layout:
         top: the folder that was given; files are called by their way from it.
         roots: folders in which classes (or users) lie, each with its part's name; empty: none.
         beside: folders beside the parts, which are of none of them.
+        unlabelled: folders beside the parts that are called so: of the training part, their class
+            is their name.
         user_first: whether folders are ``USER/.../CLASS`` rather than ``CLASS/USER``.
         level: how many folders lie above the class's, below a root.
         between: whether the folders below the class's are all called as one kind of file is
@@ -46,6 +49,7 @@ class Layout:
     top: Path
     roots: tuple[tuple[str, Path], ...]
     beside: tuple[Path, ...] = ()
+    unlabelled: tuple[Path, ...] = ()
     user_first: bool = False
     level: int = 0
     between: bool = False
@@ -82,8 +86,20 @@ def lay_out(top: Path, columns: SourceColumns) -> Layout:
         return _levelled(Layout(top, (("", root),)), columns)
     roots = tuple((part, _walked_through(folder, columns)) for part, folder in parts)
     named = {folder for _, folder in parts}
-    beside = tuple(one for one in below if one not in named)
-    return _levelled(Layout(top, roots, beside), columns)
+    beside = [one for one in below if one not in named]
+    layout = _levelled(Layout(top, roots, tuple(beside)), columns)
+    if layout.user_first:  # below it users would lie, not classes
+        return layout
+    marked = tuple(one for one in beside if is_mark(one.name) and not _has_class_of(layout, one))
+    return replace(
+        layout, beside=tuple(one for one in beside if one not in marked), unlabelled=marked
+    )
+
+
+def _has_class_of(layout: Layout, folder: Path) -> bool:
+    """Whether a folder has folders called as the parts' classes: its own are no users then."""
+    classes = {one.name for _, root in layout.roots for one in sub_folders(root)}
+    return any(one.name in classes for one in sub_folders(folder))
 
 
 def entries(folder: Path) -> Iterator[os.DirEntry[str]]:

@@ -15,6 +15,7 @@ from PIL import Image
 from pydicom.dataset import FileDataset, FileMetaDataset
 from pydicom.uid import ExplicitVRLittleEndian, ImplicitVRLittleEndian, generate_uid
 
+from fedlens.client.node.store import open_store
 from fedlens.data.formats.decoding import pixels_of
 from fedlens.data.formats.records import known_part, whole_part
 from fedlens.data.labelled.pictures import UnreadablePictureError, scaled_to_bytes
@@ -312,10 +313,25 @@ def test_a_lone_test_part_is_not_trained_on(place):
     assert simulation(place).meets("refused | no record to train on") == ""
 
 
-def test_folders_beside_the_parts_are_left_out_and_counted(place):
+@pytest.mark.parametrize("name", ["others", "unlabeled"])  # with classes in it: it has labels
+def test_folders_beside_the_parts_are_left_out_and_counted(place, name):
     tree(place / "data" / "train")
-    tree(place / "data" / "unlabeled")
-    assert node(place).meets("cat 6, dog 6 of 3 | in 'unlabeled', beside the parts: 12") == ""
+    tree(place / "data" / name)
+    assert node(place).meets(f"cat 6, dog 6 of 3 | in '{name}', beside the parts: 12") == ""
+
+
+def test_what_lies_unlabelled_beside_the_parts_waits_for_a_contract_that_takes_it(place):
+    tree(place / "data" / "train")
+    draw(place / "data" / "unlabeled" / "subj-4" / "1.png", "cat")
+    why = "marked as 'unlabeled': kept where labels are 'own-or-none' alone"
+    assert node(place).meets(f"cat 6, dog 6 of 3 | {why}") == ""
+    contract = place / "federation.toml"
+    contract.write_text('labels = "own-or-none"\n' + contract.read_text())
+    partly = Case("own", "data", "", "", "", "", "", "")
+    at_node(partly, place, place / "partly")
+    store = open_store(place / "partly")
+    assert store.facts.users == 4
+    assert sorted(store.arrays["labels"].tolist()) == [-1, *6 * [0], *6 * [1]]
 
 
 @pytest.mark.parametrize(

@@ -220,16 +220,22 @@ def test_files_may_leave_labels_out_and_have_to_say_so(kind: str, tmp_path: Path
     assert len(dataset.test_labels) == (4 if kind == "npz" else 2)
 
 
+@pytest.mark.parametrize("beside", [False, True])
 @pytest.mark.parametrize("kind", ["image-folder", "tree"])
 def test_pictures_in_a_folder_called_unlabelled_train_and_are_no_class(
-    kind: str, tmp_path: Path
+    kind: str, beside: bool, tmp_path: Path
 ) -> None:
+    """Among the classes, or beside the parts: then none of the test is unlabelled."""
     from PIL import Image
 
     pixels = np.random.default_rng(0).integers(0, 256, (24, 16, 16), np.uint8)
     for place, image in enumerate(pixels):
         part = "test" if place % 4 == 3 else "train"
         folder = tmp_path / part / ("cat", "dog", "unlabelled")[place % 3]
+        if beside and folder.name == "unlabelled":
+            if part == "test":
+                continue
+            folder = tmp_path / folder.name
         folder.mkdir(parents=True, exist_ok=True)
         Image.fromarray(image).save(folder / f"{place}.png")
     name = f"{kind}:{tmp_path}"
