@@ -97,11 +97,9 @@ class ReleaseBudget:
                         f"{self.path}: is gone, and it had counted what was released with its key; "
                         "put its newest copy back, or take a new key with another name"
                     )
-                try:
-                    yield _Told.read(self)
-                finally:
-                    if self.path.exists():
-                        _mark(file, self.path)
+                yield _Told.read(self)
+                if self.path.exists():
+                    _mark(file, self.path)
         except OSError as error:
             raise WrongUse(f"{self.path}: cannot be used: {error.strerror}") from None
 

@@ -150,26 +150,6 @@ def test_a_count_that_was_deleted_is_missed_and_nothing_goes_out(
     assert applied(path, source, tmp_path / "three", "--key", key, *asked) == 0
 
 
-def test_a_count_is_missed_even_where_the_last_look_at_it_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A count without its mark, as a crash leaves it, gets one whatever is asked of it next."""
-    path, key, source = kept(tmp_path), tmp_path / "device.key", tmp_path / "in.npy"
-    drawn = np.random.default_rng(0).integers(0, 256, (2, SIDE, SIDE), dtype=np.uint8)
-    np.save(source, drawn)
-    given = (path, source, tmp_path / "out.npy", "--key", key)
-    assert applied(*given, "--budget", 3 * CAPACITY) == 0
-    (tmp_path / "out.npy").unlink()
-    told = Path(f"{key}.told")
-    told.with_name(told.name + ".lock").write_bytes(b"")
-    np.save(source, 255 - drawn)
-    assert applied(*given, "--budget", 2.5 * CAPACITY) == 2
-    told.unlink()
-    capsys.readouterr()
-    assert applied(*given) == 2
-    assert f"{told}: is gone" in capsys.readouterr().err
-
-
 def test_a_budget_that_was_refused_leaves_a_key_as_it_was(tmp_path: Path) -> None:
     path, key, source = kept(tmp_path), tmp_path / "device.key", tmp_path / "in.npy"
     np.save(source, np.zeros((1, SIDE, SIDE), np.uint8))

@@ -10,13 +10,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from fedlens.models.classifiers import ConvClassifier, JointClassifiers, Mlp, check_image
-from fedlens.models.few_readers import read_few
 from fedlens.models.students import StudentCnn
 from fedlens.privatizers.private_data import PrivateData
 
 CHUNK = 500
-FEW = 10_000
-"""Records up to which several readers are tried."""
 
 
 def learn(
@@ -60,15 +57,7 @@ def joint_adversary(train: PrivateData, generator: torch.Generator) -> nn.Module
 
 
 def read_images(data: PrivateData, steps: int, seed: int) -> nn.Module:
-    """A reader of the utility of images, fitted on ``data``: images to logits.
-
-    Of many records a network; of few the best of several (`fedlens.models.few_readers`), by people
-    held back, or a filter would be called harmless because a reader of the raw pictures is weak.
-    """
-    if len(data) <= FEW:
-        return read_few(
-            (data.records, data.utility, data.owners), data.utility_classes, steps, seed
-        )
+    """A fresh network that reads the utility of images, fitted on ``data``."""
     generator = torch.Generator().manual_seed(seed)
     net = small_reader(data.shape, data.utility_classes, generator)
     return learn(net, data.records, data.utility, steps=steps, rate=2e-3, seed=seed).eval()
