@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from fedlens.data.attributes.options import Options, parse_options
 from fedlens.data.dataset import Dataset, DatasetError, build_dataset
+from fedlens.data.formats.dealing import Dealing
 from fedlens.data.formats.decoding import form_of, pixels_of
 from fedlens.data.formats.formats import LabelledRecord, RecordSource, open_source
 from fedlens.data.formats.label_names import (
@@ -41,13 +42,10 @@ from fedlens.data.formats.records import (
     inside,
 )
 from fedlens.data.labelled.labels import (
-    FEW_OWNERS,
-    TEST_PART,
     OwnRecords,
     deal,
     numbered,
     owner_number,
-    parts_of,
     published_parts,
     value_order,
 )
@@ -78,8 +76,6 @@ COLOURS = {"auto": 0, "grey": 1, "rgb": 3}
 MOST_CLASSES = 1000
 PRIVATE_LIMIT = "20000"
 """Records of filters are in memory as float32."""
-TEST_SHARE = 6
-"""Without a test part about one user in six is for the test; without users, one record."""
 SHOWN = 3
 """Sizes that are looked at for a usual one."""
 SHOWN_NAMES = 6
@@ -130,53 +126,6 @@ class _Asked:
         return found.values.get(self.sensitive, "").strip()
 
 
-@dataclass
-class _Dealing:
-    """Which users (or records) are for the test where no part says: about one in six.
-
-    A hash of the name decides. Where it takes none, or all, it is the one of the least hash.
-    """
-
-    least: tuple[int, str] = (2**63, "")
-    several: bool = False
-    takes_some: bool = False
-    takes_all: bool = True
-    names: set[str] = field(default_factory=set)
-    """All of them, as long as they are few."""
-
-    def meet(self, name: str) -> None:
-        """Take note of a user or record."""
-        if len(self.names) < FEW_OWNERS:
-            self.names.add(name)
-        number = owner_number(name)
-        self.several |= self.least[1] not in ("", name)
-        self.least = min(self.least, (number, name))
-        chosen = not number % TEST_SHARE
-        self.takes_some |= chosen
-        self.takes_all &= chosen
-
-    def part(self, name: str) -> str:
-        """``train`` or ``test``."""
-        chosen = not owner_number(name) % TEST_SHARE
-        if self.several and (self.takes_all or not self.takes_some):
-            chosen = name == self.least[1]
-        return TEST if chosen else TRAIN
-
-    def scores(self, key: bytes, *, owned: bool) -> bool:
-        """Whether a key's records are for scoring, where there is something to hide."""
-        few = owned and len(self.names) < FEW_OWNERS
-        others = [name.encode() for name in self.names] if few else []
-        return bool(parts_of([key, *others], 0, owned=few)[0] == TEST_PART)
-
-    def check(self, path: Path) -> None:
-        """Refuse records of one user alone: none is left for the test."""
-        if not self.several:
-            raise SourceError(
-                f"{path}: all records are of one user, {self.least[1]!r}, so none is "
-                "left for the test; name the user's column with ,user=COLUMN, or add a test part"
-            )
-
-
 @dataclass(frozen=True)
 class _Form:
     """What a first look says of the records."""
@@ -191,7 +140,7 @@ class _Form:
     """Those that records are of."""
     last: dict[str, int]
     """By part, the largest hash of a record that is taken."""
-    dealing: _Dealing
+    dealing: Dealing
     notes: list[str]
 
     def taken(self, labels: set[str]) -> tuple[str, ...]:
@@ -374,7 +323,7 @@ def _looked_at(asked: _Asked) -> _Form:
     last, notes = _limits(asked)
     sizes: set[tuple[int, int]] = set()
     labels: Counter[str] = Counter()
-    grey, parts, dealing, seen = True, set[str](), _Dealing(), LeftOut()
+    grey, parts, dealing, seen = True, set[str](), Dealing(), LeftOut()
     for found in asked.records():
         if isinstance(found, UnusableRecord):
             seen.leave_record(found)
