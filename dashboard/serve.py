@@ -163,13 +163,18 @@ def load_libraries() -> None:
     through all objects of all libraries that is a quarter of a second. They live as long as the
     process, so the collector is told to pass over them.
     """
-    import altair  # noqa: F401
+    import altair
 
+    from fedlens.dashboard.widgets.display import frame
     from fedlens.dashboard.widgets.pages import PAGES
+    from fedlens.store import EXPORTERS
 
-    for name in PAGES:
-        with suppress(PluginError):  # a page that cannot be loaded says so on the screen
-            _ = PAGES[name]
+    for registry in (PAGES, EXPORTERS):
+        for name in registry:
+            with suppress(PluginError):  # what cannot be loaded says so on the screen
+                _ = registry[name]
+    # The first chart that is written out loads what writes charts.
+    altair.Chart(frame([{"x": 0}])).mark_line().encode(x="x:Q").to_dict()
     gc.collect()
     gc.freeze()
 

@@ -70,7 +70,7 @@ function step(state, by) {
 }
 
 function alike(state) {
-  Object.assign(state.wanted, { order: "alike", like: state.wanted.sample });
+  Object.assign(state.wanted, { order: "alike", like: state.wanted.sample, part: "" });
   state.wanted.class.clear();
   state.view.scrollTop = 0;
   refine(state);

@@ -145,8 +145,15 @@ def test_of_a_batch_in_parts_the_page_says_what_it_covers(
             update(BatchTable).where(BatchTable.batch_id == number).values(count=45_000)
         )
     page.goto(address)
-    counted(page, "300 samples in this part: order, filters and map look at no other")
+    counted(page, "300 samples in this part, as stored")
     assert page.get_by_label("Part of the batch").locator("option").count() == 3
+    page.get_by_label("Order").select_option("oddest")
+    counted(page, "300 samples of all 45,000 in this order")
+    page.get_by_role("button", name="Map").click()
+    counted(page, "300 samples spread over all 45,000")
+    page.locator("canvas.map[data-count='300']").wait_for()
+    page.go_back()
+    counted(page, "300 samples of all 45,000 in this order")
 
 
 def test_a_selection_is_tagged_and_labelled_at_once_and_the_page_is_accessible(
