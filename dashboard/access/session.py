@@ -211,6 +211,12 @@ def pick(
     return things[chosen]
 
 
+def forget(parameter: str, value: str) -> None:
+    """Have a picker not begin with what was picked last, where that is this value."""
+    if remembered(parameter) == value and parameter not in st.query_params:
+        del st.session_state[f"remembered_{parameter}"]
+
+
 def remembered(parameter: str) -> str | None:
     """What was last picked for a parameter of the address in this session."""
     said = st.session_state.get(f"remembered_{parameter}")

@@ -188,8 +188,8 @@ def _no_figure(books: Books) -> str:
     if not _private(books):
         return "Without bound: a run added no noise, or noise that can be repeated. NOT PRIVATE."
     return (
-        "Not known here: several runs belong together, and not all of their ledgers were found or "
-        "hold. Open the dashboard on the folder that has them."
+        "Not known here: of the runs of these people a ledger is missing, or does not verify. Open "
+        "the dashboard on the folder that has all of them."
     )
 
 

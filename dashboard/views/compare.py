@@ -10,6 +10,7 @@ from fedlens.dashboard.access.session import (
     RUN_PARAMETER,
     all_runs,
     choice,
+    forget,
     home,
     pick,
     pinned_reference,
@@ -39,11 +40,19 @@ OTHER = "with"
 PICKED = "picked_in_comparison"
 
 
-def _side(runs: list[RunRecord], label: str, run_parameter: str, batch: str) -> Side | None:
+def _side(
+    runs: list[RunRecord],
+    label: str,
+    run_parameter: str,
+    batch: str,
+    beside: Side | None = None,
+) -> Side | None:
     by_id = {run.run_id: run for run in runs}
     run = pick(label, by_id, run_title, run_parameter)
+    same = beside is not None and beside.run.run_id == run.run_id
     with within_store_of(run.run_id):
-        chosen = choose_batch(run, batch, with_all=False)
+        first = beside.batch if beside is not None and same else None
+        chosen = choose_batch(run, batch, with_all=False, beside=first)
     return None if chosen is None else Side(run, chosen)
 
 
@@ -124,7 +133,10 @@ def render() -> None:
             others = [run for run in runs if one and run.run_id != one.run.run_id]
             pinned = None if one is None else pinned_reference(one.run)
             others.sort(key=lambda run: run.run_id != pinned)
-            other = _side([*others, *[r for r in runs if r not in others]], "B", OTHER, "batch2")
+            if one is not None and others:
+                forget(OTHER, one.run.run_id)
+            shown = [*others, *[run for run in runs if run not in others]]
+            other = _side(shown, "B", OTHER, "batch2", one)
         if one is None or other is None:
             st.info("One side has no samples yet.")
             return

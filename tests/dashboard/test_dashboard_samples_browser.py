@@ -140,6 +140,21 @@ def test_of_a_batch_in_parts_the_page_says_what_it_covers(
     page.goto(address)
     counted(page, "300 samples")
     assert page.get_by_text("look at no other").count() == 0
+    strip = store_at[1].batches("run-1")[0]
+    page.set_viewport_size({"width": 1280, "height": 1400})
+    tall = page.locator(".parts").bounding_box()["height"]
+    page.goto(f"{served.address}/samples?run=run-1&batch={strip.batch_id}")
+    counted(page, f"{strip.count} samples")
+    page.wait_for_function(
+        """tall => {
+          const found = (root) => root.querySelector(".parts") || [...root.querySelectorAll("*")]
+            .map((one) => one.shadowRoot && found(one.shadowRoot)).find(Boolean);
+          const parts = found(document);
+          return parts && parts.clientHeight < tall / 1.3;
+        }""",
+        arg=tall,
+    )
+    page.goto(address)
     with store_at[1]._writing() as session:
         session.execute(
             update(BatchTable).where(BatchTable.batch_id == number).values(count=45_000)
