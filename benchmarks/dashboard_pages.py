@@ -54,7 +54,8 @@ AT_ONCE, CLASSES, DISTINCT = 20_000, 10, 500
 ANNOTATORS, TAGGED_EVERY = 4, 50
 RUN, OTHER = "run-large", "run-small"
 MORE_RUNS, FEW = 998, 1000
-SLOW_MS = 300_000
+SLOW_MS = 1_800_000
+"""The first order of a million samples waits until all of them were compared."""
 AGAIN = 5
 PAUSE = 3.0
 """Seconds after the first page: the server loads its other pages meanwhile."""
@@ -79,6 +80,10 @@ PAGES = {
     "samples, a tag": f"/samples?run={RUN}&tag=turned",
     "samples, last part": f"/samples?run={RUN}&part=49",
     "samples, close up": f"/samples?run={RUN}&sample=500000",
+    "samples, oddest": f"/samples?run={RUN}&order=oddest",
+    "samples, part 4 of it": f"/samples?run={RUN}&order=oddest&part=3",
+    "samples, alike": f"/samples?run={RUN}&order=alike&like=500000",
+    "samples, map": f"/samples?run={RUN}&map=1",
     "compare": f"/compare?run={RUN}",
     "annotate": "/annotate?project=1",
     "review": "/review?project=1",
@@ -101,7 +106,7 @@ READY = """([title, drawn]) => {
   const said = document.querySelector("h1");
   const still = "[data-testid='stApp'][data-test-script-state='notRunning']";
   return said && said.textContent.startsWith(title) && document.querySelector(still) &&
-    (!drawn || find(document, "canvas[data-drawn]")) && true;
+    (!drawn || find(document, "canvas[data-drawn], canvas.map[data-count]")) && true;
 }"""
 """Asked for each frame: whether the page of this title is there as a whole."""
 

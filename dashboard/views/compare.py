@@ -11,14 +11,12 @@ from fedlens.dashboard.access.session import (
     all_runs,
     choice,
     forget,
-    home,
     pick,
     pinned_reference,
     plain_errors,
     run_title,
     within_store_of,
 )
-from fedlens.dashboard.access.workspace import runs_by_store
 from fedlens.dashboard.samples.comparison import (
     BLIND,
     Side,
@@ -94,13 +92,6 @@ def _pictures(one: Side, other: Side) -> None:
             _grid(side, class_, f"compared-{key}-{side.key}")
 
 
-def with_samples() -> list[RunRecord]:
-    """The runs of all stores that have samples, the newest first."""
-    known = {owner.place: owner.glances() for owner, _ in runs_by_store(home())}
-    found = [one for glances in known.values() for one, it in glances.items() if it.batches]
-    return [run for run in all_runs() if run.run_id in set(found)]
-
-
 def _blind() -> bool:
     """Show the blind test that the address holds, and nothing that names its sides."""
     test = read_blind_test(st.query_params.get(BLIND, ""))
@@ -121,7 +112,7 @@ def render() -> None:
     with plain_errors():
         if _blind():
             return
-        runs = with_samples()
+        runs = all_runs(with_samples=True)
         if not runs:
             st.info("**No samples yet.** Samples come from runs; the page *Runs* says how.")
             return
