@@ -88,6 +88,7 @@ PAGES = {
     "annotate": "/annotate?project=1",
     "review": "/review?project=1",
     "results": "/results?project=1",
+    "privatizers": "/privatizers",
     "team": "/team",
 }
 CLICKED = {"runs", "run", "diagnosis", "findings", "privacy", "samples, 1,000", "compare"}
