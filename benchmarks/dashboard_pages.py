@@ -1,11 +1,12 @@
-"""How long the dashboard's pages take over a store of a million samples and labels.
+"""How long the dashboard's pages take over a store of a million samples and labels, 1,000 runs.
 
     python -m benchmarks.dashboard_pages --folder DIR --samples 1000000
 
 Fills a store in DIR by bulk inserts where there is none yet (drawn pictures, no run behind them),
-serves it, opens every page in Debian's Chromium and prints the seconds until it stands still: the
-first time, and the median of five more. Beside them a page of Streamlit with a title and nothing
-else, which is what no page can be quicker than.
+serves it, opens every page in Debian's Chromium and prints the seconds until nothing moves any
+more and pictures are drawn: of a whole page load the first time, the median of five more, and the
+median of five clicks on its name in the navigation. Beside them a page of Streamlit with a title
+and nothing else, which is what no page load can be quicker than.
 """
 
 from __future__ import annotations
@@ -52,8 +53,9 @@ LINK = re.compile(r"(http://127\S+?\d)(?:/\?token=\S+|$)", re.MULTILINE)
 AT_ONCE, CLASSES, DISTINCT = 20_000, 10, 500
 ANNOTATORS, TAGGED_EVERY = 4, 50
 RUN, OTHER = "run-large", "run-small"
-STILL = "[data-testid='stApp'][data-test-script-state='notRunning']"
-SLOW_MS = 300_000
+MORE_RUNS, FEW = 998, 1000
+SLOW_MS = 1_800_000
+"""The first order of a million samples waits until all of them were compared."""
 AGAIN = 5
 PAUSE = 3.0
 """Seconds after the first page: the server loads its other pages meanwhile."""
@@ -66,23 +68,48 @@ SPENT: dict[str, Any] = {
     "delta_bdp": 1e-10,
 }
 PAGES = {
-    "runs": "/runs",
+    "runs": "/",
     "run": f"/run?run={RUN}",
     "diagnosis": f"/diagnosis?run={RUN}",
     "findings": "/findings",
+    "privacy": "/privacy",
+    "samples, 1,000": f"/samples?run={OTHER}",
     "samples": f"/samples?run={RUN}",
     "samples, a class": f"/samples?run={RUN}&class=7",
     "samples, a label": f"/samples?run={RUN}&label=3",
     "samples, a tag": f"/samples?run={RUN}&tag=turned",
-    "samples, last page": f"/samples?run={RUN}&page=900",
+    "samples, last part": f"/samples?run={RUN}&part=49",
     "samples, close up": f"/samples?run={RUN}&sample=500000",
+    "samples, oddest": f"/samples?run={RUN}&order=oddest",
+    "samples, part 4 of it": f"/samples?run={RUN}&order=oddest&part=3",
+    "samples, alike": f"/samples?run={RUN}&order=alike&like=500000",
+    "samples, map": f"/samples?run={RUN}&map=1",
     "compare": f"/compare?run={RUN}",
     "annotate": "/annotate?project=1",
     "review": "/review?project=1",
     "results": "/results?project=1",
-    "team": "/team",
     "privatizers": "/privatizers",
+    "team": "/team",
 }
+CLICKED = {"runs", "run", "diagnosis", "findings", "privacy", "samples, 1,000", "compare"}
+CLICKED |= {"annotate", "review", "results", "team"}
+"""Pages that the navigation's link leads to, once a run of few samples was looked at."""
+READY = """([title, drawn]) => {
+  const find = (root, what) => {
+    const found = root.querySelector(what);
+    if (found) return found;
+    for (const one of root.querySelectorAll("*")) {
+      const inside = one.shadowRoot && find(one.shadowRoot, what);
+      if (inside) return inside;
+    }
+    return null;
+  };
+  const said = document.querySelector("h1");
+  const still = "[data-testid='stApp'][data-test-script-state='notRunning']";
+  return said && said.textContent.startsWith(title) && document.querySelector(still) &&
+    (!drawn || find(document, "canvas[data-drawn], canvas.map[data-count]")) && true;
+}"""
+"""Asked for each frame: whether the page of this title is there as a whole."""
 
 
 def main() -> None:
@@ -111,7 +138,9 @@ def fill(place: Path, count: int) -> None:
     place.parent.mkdir(parents=True, exist_ok=True)
     upgrade(place)
     with open_store(place) as store:
-        batches = [_run(store, name) for name in (RUN, OTHER)]
+        for i in range(MORE_RUNS):
+            _run(store, f"run-{i:03}")
+        batches = [_batch_of(store, name) for name in (RUN, OTHER)]
         labels = tuple(LabelRecord(key=str(c), name=f"class {c}") for c in range(CLASSES))
         project = store.create_project(ProjectRecord(name="all", run_id=RUN, labels=labels))
         users = [store.ensure_user(f"annotator {i}") for i in range(ANNOTATORS)]
@@ -119,13 +148,13 @@ def fill(place: Path, count: int) -> None:
     pictures = _pictures()
     with engine.begin() as connection:
         _batch(connection, batches[0], count, pictures, 1)
-        _batch(connection, batches[1], 2000, pictures, count + 1)
+        _batch(connection, batches[1], FEW, pictures, count + 1)
         _labels(connection, project, users, count)
     engine.dispose()
 
 
-def _run(store: Store, name: str) -> dict[str, Any]:
-    """Store a run of one round; the values of its batch."""
+def _run(store: Store, name: str) -> None:
+    """Store a run of one round."""
     store.create_run(
         RunRecord(
             run_id=name,
@@ -148,6 +177,11 @@ def _run(store: Store, name: str) -> dict[str, Any]:
         ledger=[LedgerRow(**paid, purpose="warm-up", entry_hash="0" * 64)],
         rounds=[RoundRecord(run_id=name, round=1, metrics={}, dp_method="pld", **SPENT)],
     )
+
+
+def _batch_of(store: Store, name: str) -> dict[str, Any]:
+    """Store a run with a batch; its values."""
+    _run(store, name)
     record = BatchRecord(
         run_id=name,
         round=1,
@@ -262,8 +296,8 @@ def streamlit_of(script: Path) -> list[str]:
     return [*command, "--server.address=127.0.0.1", "--browser.gatherUsageStats=false"]
 
 
-def measure(command: list[str], pages: dict[str, str]) -> dict[str, tuple[float, float]]:
-    """Seconds until each page stands still, by name: for a new visitor, and once more."""
+def measure(command: list[str], pages: dict[str, str]) -> dict[str, tuple[float, ...]]:
+    """Seconds until each page stands, by name: for a new visitor, once more, and by a click."""
     said = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     # Our own interpreter and modules; a path is a single argument.
     with subprocess.Popen(command, **said) as server:  # type: ignore[call-overload]  # noqa: S603
@@ -274,7 +308,7 @@ def measure(command: list[str], pages: dict[str, str]) -> dict[str, tuple[float,
                 page = browser.new_page(viewport={"width": 1280, "height": 1000})
                 page.set_default_timeout(SLOW_MS)
                 page.goto(found[0])
-                page.locator(STILL).wait_for()
+                page.wait_for_function(READY, arg=["", False])
                 time.sleep(PAUSE)
                 seconds = {name: _opened(page, name, found[1] + at) for name, at in pages.items()}
                 browser.close()
@@ -283,23 +317,44 @@ def measure(command: list[str], pages: dict[str, str]) -> dict[str, tuple[float,
     return seconds
 
 
-def _opened(page: Page, name: str, address: str) -> tuple[float, float]:
-    first, *more = (_seconds(page, address) for _ in range(1 + AGAIN))
-    again = round(statistics.median(more), 2)
-    sys.stderr.write(f"{name:20} {first:6.2f} s first, {again:6.2f} s again\n")
+def _opened(page: Page, name: str, address: str) -> tuple[float, ...]:
+    first, *more = (_loaded(page, name, address) for _ in range(1 + AGAIN))
+    found = [first, _median(more)]
+    if name in CLICKED:
+        found.append(_median([_clicked(page, name) for _ in range(AGAIN)]))
+    said = zip(found, ("first", "again", "by a click"), strict=False)
+    sys.stderr.write(f"{name:20} {', '.join(f'{each:6.2f} s {words}' for each, words in said)}\n")
     sys.stderr.flush()
-    return first, again
+    return tuple(found)
 
 
-def _seconds(page: Page, address: str) -> float:
+def _median(seconds: list[float]) -> float:
+    return round(statistics.median(seconds), 2)
+
+
+def _loaded(page: Page, name: str, address: str) -> float:
     page.goto("about:blank")
     began = time.perf_counter()
-    page.goto(address)
-    page.locator("h1").first.wait_for()
-    page.locator(STILL).wait_for()
-    if "/samples" in address:
-        page.locator("canvas[data-drawn]").first.wait_for()
+    page.goto(address, wait_until="commit")
+    page.wait_for_function(READY, arg=["", _has_pictures(name)])
     return round(time.perf_counter() - began, 2)
+
+
+def _clicked(page: Page, name: str) -> float:
+    title = name.partition(",")[0].capitalize()
+    aside = "Findings" if title == "Team" else "Team"
+    page.get_by_role("link", name=aside, exact=True).first.click()
+    page.wait_for_function(READY, arg=[aside, False])
+    link = page.get_by_role("link", name=title, exact=True).first
+    link.hover()
+    began = time.perf_counter()
+    link.click()
+    page.wait_for_function(READY, arg=[title, _has_pictures(name)])
+    return round(time.perf_counter() - began, 2)
+
+
+def _has_pictures(name: str) -> bool:
+    return name.startswith(("samples", "compare"))
 
 
 if __name__ == "__main__":

@@ -70,7 +70,7 @@ def _run_asked_for() -> str | None:
     of the newest run.
     """
     asked = st.query_params.get(RUN_PARAMETER) or remembered(RUN_PARAMETER)
-    if asked is None and not home().runs():
+    if asked is None and not home().has_runs():
         asked = next((run.run_id for run in all_runs()), None)
     return asked
 

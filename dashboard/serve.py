@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import ipaddress
 import logging
 import os
@@ -137,7 +138,7 @@ def _application(tokens: SessionTokens, store: Store, started: Callable[[], None
     @asynccontextmanager
     async def lifespan(_app: App) -> AsyncIterator[None]:
         started()
-        threading.Thread(target=_load_libraries, daemon=True).start()
+        threading.Thread(target=load_libraries, daemon=True).start()
         yield
         end_all()
 
@@ -155,15 +156,27 @@ def _application(tokens: SessionTokens, store: Store, started: Callable[[], None
     )
 
 
-def _load_libraries() -> None:
-    """Load the pages and what draws charts while nobody waits: the first one would take longer."""
-    import altair  # noqa: F401
+def load_libraries() -> None:
+    """Load the pages and what draws charts while nobody waits: the first one would take longer.
 
+    Streamlit collects garbage after each turn of a page, on the thread that its next click needs:
+    through all objects of all libraries that is a quarter of a second. They live as long as the
+    process, so the collector is told to pass over them.
+    """
+    import altair
+
+    from fedlens.dashboard.widgets.display import frame
     from fedlens.dashboard.widgets.pages import PAGES
+    from fedlens.store import EXPORTERS
 
-    for name in PAGES:
-        with suppress(PluginError):  # a page that cannot be loaded says so on the screen
-            _ = PAGES[name]
+    for registry in (PAGES, EXPORTERS):
+        for name in registry:
+            with suppress(PluginError):  # what cannot be loaded says so on the screen
+                _ = registry[name]
+    # The first chart that is written out loads what writes charts.
+    altair.Chart(frame([{"x": 0}])).mark_line().encode(x="x:Q").to_dict()
+    gc.collect()
+    gc.freeze()
 
 
 def _log_error(error: Exception) -> None:

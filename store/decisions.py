@@ -104,7 +104,8 @@ class DecisionMethods(QueueMethods):
 
     def count_disputed(self, project_id: int) -> int:
         """How many there are."""
-        return self.review_counts(project_id).waiting
+        with self._reading() as session:
+            return _count(session, _state(project_id, "waiting"))
 
     def review_counts(self, project_id: int) -> ReviewCounts:
         """How many samples wait for a decision, and how many have one."""
@@ -299,7 +300,8 @@ class DecisionMethods(QueueMethods):
 def _state(project_id: int, state: ReviewState) -> tuple[ColumnElement[bool], ...]:
     task = TaskTable
     of: dict[str, tuple[ColumnElement[bool], ...]] = {
-        "waiting": (task.disputed.expression, ~task.decided),
+        # "IS 1", not a bare truth value, of which SQLite's index of it knows nothing.
+        "waiting": (task.disputed.is_(True), ~task.decided),
         "decided": (task.decided.expression,),
         "agreed": (task.answered >= 2, ~task.disputed, ~task.decided),
         "single": (task.answered == 1, ~task.decided),

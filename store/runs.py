@@ -33,7 +33,14 @@ from fedlens.store.rows import (
     to_record,
     to_values,
 )
-from fedlens.store.schema import CheckpointTable, LedgerTable, ReleaseTable, RoundTable, RunTable
+from fedlens.store.schema import (
+    BatchTable,
+    CheckpointTable,
+    LedgerTable,
+    ReleaseTable,
+    RoundTable,
+    RunTable,
+)
 from fedlens.store.transactions import Transactions
 
 
@@ -131,12 +138,23 @@ class RunMethods(Transactions):
                 values["guarantee"] = guarantee
             session.execute(update(RunTable).where(RunTable.run_id == run_id).values(values))
 
-    def runs(self) -> list[RunRecord]:
-        """All runs, those of the last day first; of one day by name, the last first."""
+    def runs(self, *, with_samples: bool = False) -> list[RunRecord]:
+        """All runs, those of the last day first; of one day by name, the last first.
+
+        Args:
+            with_samples: only those that have a batch of samples.
+        """
+        order = (RunTable.created_at.desc(), RunTable.name.desc(), RunTable.run_id)
+        wanted = select(RunTable).order_by(*order)
+        if with_samples:
+            wanted = wanted.where(RunTable.run_id.in_(select(BatchTable.run_id)))
         with self._reading() as session:
-            order = (RunTable.created_at.desc(), RunTable.name.desc(), RunTable.run_id)
-            rows = session.scalars(select(RunTable).order_by(*order))
-            return [to_record(RunRecord, row) for row in rows]
+            return [to_record(RunRecord, row) for row in session.scalars(wanted)]
+
+    def has_runs(self) -> bool:
+        """Whether there is a run at all."""
+        with self._reading() as session:
+            return session.scalar(select(RunTable.run_id).limit(1)) is not None
 
     def run(self, run_id: str) -> RunRecord:
         """One run."""

@@ -160,7 +160,6 @@ class Population:
         self._check(event)
         with self._held():
             reason = self._why_not(event, purpose, users)
-            reason = reason or self.waits(event, purpose, users, question)
             if reason is not None:
                 raise OutOfBudget(reason)
             self._use_approval(event, purpose, users, question)  # lost rather than used twice
@@ -182,13 +181,19 @@ class Population:
         Raises:
             PopulationError: the officer's rules cannot be read.
         """
+        return self._asked_of_officer(event, purpose, users, question)[1]
+
+    def _asked_of_officer(
+        self, event: Event, purpose: str, users: str, question: str
+    ) -> tuple[bool, str | None]:
+        """Whether it needs an officer's approval, and why it waits, where it has none."""
         if purpose != PROBE:
-            return None  # whatever state the rules are in
+            return False, None  # whatever state the rules are in
         rules = OfficerRules.read(self.folder)
         epsilon = self._needs_approval(rules, event, users)
         if epsilon is None or rules.allowed.get((_noise(event), question, users), 0) > 0:
-            return None
-        return (
+            return epsilon is not None, None
+        return True, (
             f"a privacy officer approves probes of population {self.terms.population!r} that cost "
             f"more than DP ε = {rules.approve_above:g} or pass {percentage(rules.warn_at)} of the "
             f"budget, and has not approved this one (ε = {shown(epsilon)}): ask for it on the "
@@ -206,9 +211,10 @@ class Population:
         return epsilon if asked else None
 
     def _use_approval(self, event: Event, purpose: str, users: str, question: str) -> None:
-        if purpose != PROBE:
-            return
-        if self._needs_approval(OfficerRules.read(self.folder), event, users) is not None:
+        needed, waits = self._asked_of_officer(event, purpose, users, question)
+        if waits is not None:
+            raise OutOfBudget(waits)
+        if needed:
             self._write_down("used", event, question, users=users)
 
     def _write_down(self, kind: str, event: Event, question: str, **more: str) -> None:

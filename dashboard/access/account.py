@@ -127,7 +127,7 @@ def _own_account(visitor: Member) -> None:
         home().sign_out_everywhere(account().name, actor=visitor.name)
         st.rerun()
     with st.form("own-password", clear_on_submit=True):
-        old = st.text_input("Present password", type="password")
+        old = st.text_input("Current password", type="password")
         new = st.text_input("New password (10 characters or more)", type="password")
         if not st.form_submit_button("Change password"):
             return
@@ -138,7 +138,7 @@ def _own_account(visitor: Member) -> None:
         return
     if changed:
         st.rerun()
-    st.error("The present password is not right.")
+    st.error("The current password is not right.")
 
 
 def change_password(visitor: Member, old: str, new: str) -> bool:

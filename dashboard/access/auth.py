@@ -177,11 +177,12 @@ class SessionTokens:
     def open_by_identity(self, name: str) -> str | None:
         """A cookie's value for a name that the provider vouches for; ``None`` for no account.
 
-        The token's own account, here or where it has its usual name, is none: anybody may choose
-        that name at a provider.
+        The token's own account, of whatever name now or at an earlier start, is none: anybody may
+        choose that name at a provider.
         """
         found = next((one for one in self._store.accounts() if one.name == name), None)
-        if found is None or found.disabled or name in (self._owner, "local"):
+        owners = name in (self._owner, "local") or self._store.made_by_token(name)
+        if found is None or found.disabled or owners:
             self._store.log_refusal(LOGIN_ACTOR, name)
             return None
         return self._store.sign_in(found, SESSION_SECONDS)

@@ -154,7 +154,7 @@ class Provider:
     def _session(self, started: Started) -> Any:
         from authlib.integrations.requests_client import OAuth2Session
 
-        return OAuth2Session(
+        session = OAuth2Session(
             self.client_id,
             self.client_secret,
             scope="openid email profile",
@@ -162,6 +162,9 @@ class Provider:
             code_challenge_method="S256",
             state=started.state,
         )
+        session.stream = True  # or all of an answer would be read before anybody looks at its size
+        session.hooks["response"].append(_take_short_answer)
+        return session
 
     def _claims(self, identity: str) -> dict[str, Any]:
         """What a signed identity says; a key that is not known is asked for once more."""
@@ -232,14 +235,24 @@ class Provider:
         with _plain("the provider cannot be reached"):
             answer = requests.get(url, timeout=PATIENCE_SECONDS, allow_redirects=False, stream=True)
             answer.raise_for_status()
-            body = answer.raw.read(LARGEST_ANSWER + 1, decode_content=True)
-            if len(body) > LARGEST_ANSWER:
-                raise ProviderError("the provider's answer is too long")
-            return dict(json.loads(body))
+            return dict(json.loads(_short_body(answer)))
 
     def _forget(self, what: str) -> None:
         with self._lock:
             self._found.pop(what, None)
+
+
+def _short_body(answer: Any) -> bytes:
+    """What an answer says, where that is not too long; no more of it is read."""
+    body = answer.raw.read(LARGEST_ANSWER + 1, decode_content=True)
+    if len(body) > LARGEST_ANSWER:
+        raise ProviderError("the provider's answer is too long")
+    return bytes(body)
+
+
+def _take_short_answer(answer: Any, **_: object) -> None:
+    """Have a streamed answer's content be read already, up to the size that it may have."""
+    answer._content = _short_body(answer)
 
 
 @contextmanager

@@ -105,9 +105,14 @@ def pinned_reference(run: RunRecord, pins: Pins | None = None) -> str | None:
     return None
 
 
-def all_runs() -> list[RunRecord]:
-    """The runs of all stores of the workspace, those of the last day first."""
-    found = [run for _, runs in runs_by_store(home()) for run in runs]
+def all_runs(*, with_samples: bool = False) -> list[RunRecord]:
+    """The runs of all stores of the workspace, those of the last day first.
+
+    Args:
+        with_samples: only those that have samples.
+    """
+    stores = runs_by_store(home(), with_samples=with_samples)
+    found = [run for _, runs in stores for run in runs]
     return sorted(found, key=lambda run: (run.created_at, run.name), reverse=True)
 
 
@@ -209,6 +214,12 @@ def pick(
     _write_address(key, parameter, chosen)
     st.session_state[remembered] = chosen
     return things[chosen]
+
+
+def forget(parameter: str, value: str) -> None:
+    """Have a picker not begin with what was picked last, where that is this value."""
+    if remembered(parameter) == value and parameter not in st.query_params:
+        del st.session_state[f"remembered_{parameter}"]
 
 
 def remembered(parameter: str) -> str | None:

@@ -123,16 +123,23 @@ def all_stores(home: Store) -> list[Store]:
     return [home, *STORES.others(home)]
 
 
-def runs_by_store(home: Store) -> list[tuple[Store, list[RunRecord]]]:
+def runs_by_store(
+    home: Store, *, with_samples: bool = False
+) -> list[tuple[Store, list[RunRecord]]]:
     """Each store of the workspace with its runs; a run that several know is the first one's.
 
     A store that cannot be read just now is left out; what is wrong with its own store, a page says.
+
+    Args:
+        home: the dashboard's own store.
+        with_samples: only runs that have samples.
     """
     known: set[str] = set()
     found = []
     for store in all_stores(home):
         try:
-            runs = [run for run in store.runs() if run.run_id not in known]
+            there = store.runs(with_samples=with_samples)
+            runs = [run for run in there if run.run_id not in known]
         except StoreError:
             if store is home:
                 raise

@@ -20,7 +20,6 @@ from fedlens.store import (
     Purpose,
     QueueOrder,
     RunRecord,
-    SampleFilter,
     StoreError,
 )
 
@@ -152,20 +151,19 @@ def _teamwork(*, labelled: bool) -> tuple[int, bool, bool]:
 
 
 def _scope(run_id: str, *, labelled: bool) -> tuple[Purpose, QueueOrder]:
-    kinds = [kind for kind in PURPOSE_WORDS if _count(run_id, kind)]
+    counts = dict.fromkeys(PURPOSE_WORDS, 0)
+    for batch in store().batches(run_id):
+        counts[batch.purpose] = counts.get(batch.purpose, 0) + batch.count
+    kinds = [kind for kind in PURPOSE_WORDS if counts[kind]]
     left, right = st.columns(2)
     purpose = left.selectbox(
         "Samples",
         kinds,
-        format_func=lambda kind: f"{PURPOSE_WORDS[kind]} · {_count(run_id, kind):,}",
+        format_func=lambda kind: f"{PURPOSE_WORDS[kind]} · {counts[kind]:,}",
     )
     orders = [one for one in ORDER_WORDS if labelled or one != "uncertainty"]
     order = right.selectbox("Order", orders, format_func=lambda o: ORDER_WORDS[o])
     return purpose, order
-
-
-def _count(run_id: str, purpose: Purpose) -> int:
-    return store().count_samples(SampleFilter(run_id=run_id, purpose=purpose))
 
 
 def labels_of_names(text: str, *, unknown: bool, artefact: bool) -> list[LabelRecord]:

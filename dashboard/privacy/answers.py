@@ -21,6 +21,7 @@ from fedlens.dashboard.access.session import store_of
 from fedlens.dashboard.privacy.books import MOST_BOUGHT, Books, PrivacyTotal
 from fedlens.dashboard.summary import audits
 from fedlens.dashboard.summary.privacy import NOT_PRIVATE, delta_text, epsilon_text
+from fedlens.dashboard.widgets.markup import count_words
 from fedlens.foundation.dates import today
 from fedlens.store import AuditRecord, RunRecord, SpendingRule, StoredRequest
 
@@ -147,7 +148,8 @@ def _whose(report: Report) -> Answer:
 def _enrolled(books: Books, users: int) -> str:
     terms = None if books.population is None else books.population.terms
     most = f", of {terms.users:,} in the population" if terms is not None and terms.users else ""
-    return f"{users:,} on {max(run.nodes for run in books.people.runs)} nodes{most}"
+    nodes = max(run.nodes for run in books.people.runs)
+    return f"{users:,} on {count_words(nodes, 'node')}{most}"
 
 
 def _spent(report: Report) -> Answer:
@@ -188,22 +190,18 @@ def _no_figure(books: Books) -> str:
     if not _private(books):
         return "Without bound: a run added no noise, or noise that can be repeated. NOT PRIVATE."
     return (
-        "Not known here: several runs belong together, and not all of their ledgers were found or "
-        "hold. Open the dashboard on the folder that has them."
+        "Not known here: of the runs of these people a ledger is missing, or does not verify. Open "
+        "the dashboard on the folder that has all of them."
     )
 
 
 def _counted(books: Books) -> str:
     if not books.readable:
-        return f"{_number(len(books.rounds), 'run')} by the copy in its store"
+        return f"{count_words(len(books.rounds), 'run')} by the copy in its store"
     shares = books.shares()
     probes = sum(PROBE in share.purposes for share in shares)
     runs = len(shares) - probes
-    return f"{_number(runs, 'run')} and {_number(probes, 'probe')}"
-
-
-def _number(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
+    return f"{count_words(runs, 'run')} and {count_words(probes, 'probe')}"
 
 
 def _budget(report: Report) -> Answer:
@@ -345,7 +343,7 @@ def _chain(report: Report) -> Answer:
     said = (
         f"No: {len(wrong)} of {len(chains)} ledgers cannot be trusted. Release nothing more."
         if wrong
-        else f"Yes: each of {_number(len(chains), 'ledger')} was read and every hash holds, on "
+        else f"Yes: each of {count_words(len(chains), 'ledger')} was read and every hash holds, on "
         f"{report.day:%Y-%m-%d}. Compare the heads with those that you filed before."
     )
     return Answer(question, said, tuple(facts), BAD if wrong else GOOD)

@@ -20,11 +20,16 @@ from numpy.typing import NDArray
 from fedlens.dashboard.access.account import account, require
 from fedlens.dashboard.access.session import store_of
 from fedlens.dashboard.samples import images
-from fedlens.dashboard.samples.batches import batch_identity, drop_damaged, rank_batches
+from fedlens.dashboard.samples.batches import (
+    batch_identity,
+    drop_damaged,
+    intact_pixels,
+    rank_batches,
+)
 from fedlens.dashboard.samples.statistics import Difference, Sets, differences
 from fedlens.dashboard.widgets.display import frame, put_table
 from fedlens.dashboard.widgets.markup import plain
-from fedlens.store import RunRecord, SampleFilter, StoredBatch, StoredSample, StoreError, decode_png
+from fedlens.store import RunRecord, SampleFilter, StoredBatch, StoredSample, StoreError
 
 MOST = 2000
 """Samples of a batch that statistics are taken of."""
@@ -65,23 +70,31 @@ class Side:
             return self.batch.count
         return store_of(self.run.run_id).count_samples(self.wanted(class_))
 
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """Tells its samples from all that may take their place."""
+        return store_of(self.run.run_id).place, *batch_identity(self.batch)
+
     def planes(self) -> Sets:
         """Its images in grey by class, at most `MOST` in all."""
-        return _planes(store_of(self.run.run_id).place, batch_identity(self.batch), self)
+        return _planes(self.identity, self)
 
 
-@st.cache_data(max_entries=16, show_spinner=False)
-def _planes(place: str, made_from: tuple[object, ...], _side: Side) -> Sets:
+@st.cache_resource(max_entries=16, show_spinner=False)  # not copied: nobody changes it
+def _planes(made_from: tuple[object, ...], _side: Side) -> Sets:
     return planes_of(_side.samples(min(_side.batch.count, MOST)))
 
 
 def planes_of(samples: list[StoredSample]) -> Sets:
-    """Images in grey by class, brightness in [0, 1]; unlabelled ones all under -1."""
-    by_class: dict[int, list[NDArray[np.float64]]] = {}
+    """Intact images in grey by class, brightness in [0, 1]; unlabelled ones all under -1."""
+    by_class: dict[int, list[NDArray[Any]]] = {}
     for one in samples:
+        pixels = intact_pixels(one)  # unpacked already, to see whether it is intact
         number = WITHOUT if one.requested_class is None else one.requested_class
-        by_class.setdefault(number, []).append(decode_png(one.png).mean(0) / 255)
-    return {number: np.stack(planes) for number, planes in sorted(by_class.items())}
+        if pixels is not None:
+            grey = pixels[0] if len(pixels) == 1 else pixels.mean(0)
+            by_class.setdefault(number, []).append(grey)
+    return {number: np.stack(planes) / 255 for number, planes in sorted(by_class.items())}
 
 
 def same_but_seed(one: RunRecord, other: RunRecord) -> bool:
@@ -214,7 +227,7 @@ def render_means(one: Side, other: Side) -> None:
     if not shared:
         st.info("The two batches have no class in common: there is nothing to compare by class.")
         return
-    pixels = mean_pictures(one.planes(), other.planes())
+    pixels = _means((one.identity, other.identity), one, other)
     by_class, columns = (" by class", "; a column a class") if shared != {WITHOUT} else ("", "")
     images.render_image(
         pixels,
@@ -228,6 +241,18 @@ def render_means(one: Side, other: Side) -> None:
     )
 
 
+@st.cache_resource(max_entries=16, show_spinner=False)
+def _means(made_from: tuple[object, ...], _one: Side, _other: Side) -> NDArray[np.uint8]:
+    return mean_pictures(_one.planes(), _other.planes())
+
+
+@st.cache_resource(max_entries=16, show_spinner=False)
+def _differences(
+    made_from: tuple[object, ...], _one: Side, _other: Side, _null: list[Side]
+) -> list[Difference]:
+    return differences(_one.planes(), _other.planes(), [side.planes() for side in _null])
+
+
 def _taken(one: Side, other: Side, most: int) -> str:
     """That not all samples were looked at, where that is so."""
     if max(one.batch.count, other.batch.count) <= most:
@@ -239,7 +264,7 @@ def render_statistics(one: Side, other: Side, runs: list[RunRecord]) -> None:
     """The table of differences, with the null that there is."""
     null = [*null_of(one, runs), *null_of(other, runs)]
     null = [side for side in null if side.run.run_id not in (one.run.run_id, other.run.run_id)]
-    found = differences(one.planes(), other.planes(), [side.planes() for side in null])
+    found = _differences(tuple(side.identity for side in (one, other, *null)), one, other, null)
     put_table(frame([_row(each) for each in found]), "Table of how the two batches differ")
     if null:
         names = ", ".join(side.run.name for side in null)

@@ -37,10 +37,23 @@ def _classes(place: str, run_id: str, batches: int) -> list[int]:
 
 
 def choose_batch(
-    run: RunRecord, parameter: str = "batch", *, with_all: bool = True
+    run: RunRecord,
+    parameter: str = "batch",
+    *,
+    with_all: bool = True,
+    beside: StoredBatch | None = None,
 ) -> StoredBatch | None:
-    """A picker of a run's batches; None for all of them, or where there is none."""
-    by_id = {str(one.batch_id): one for one in rank_batches(store().batches(run.run_id))}
+    """A picker of a run's batches; None for all of them, or where there is none.
+
+    Args:
+        run: whose batches.
+        parameter: of the address.
+        with_all: whether all of them together may be chosen.
+        beside: a batch that is not the one to begin with, where there is another.
+    """
+    ranked = rank_batches(store().batches(run.run_id))
+    ranked.sort(key=lambda one: one == beside)
+    by_id = {str(one.batch_id): one for one in ranked}
     options = [*by_id, *([ALL] if with_all or not by_id else [])]
     chosen = choice(
         "Batch",

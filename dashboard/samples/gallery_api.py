@@ -15,10 +15,11 @@ import re
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_args
 
 import anyio
 import numpy as np
+from numpy.typing import NDArray
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
@@ -28,8 +29,16 @@ from fedlens.dashboard.labelling.answers import MOST_EVENTS, store_answers
 from fedlens.dashboard.labelling.wire import listed, read_body, text, whole
 from fedlens.dashboard.samples.batches import batch_identity, intact_pixels
 from fedlens.dashboard.samples.order import Looks, looks_of
+from fedlens.dashboard.samples.whole import WHOLE, Whole, WholeOrder
 from fedlens.dashboard.summary.badges import provenance
-from fedlens.store import Member, Permission, SampleFilter, Store, StoreError
+from fedlens.store import (
+    Member,
+    Permission,
+    SampleColumns,
+    SampleFilter,
+    Store,
+    StoreError,
+)
 
 PART = 20_000
 """Samples that are browsed at once; of a larger batch one part after another."""
@@ -64,6 +73,18 @@ class Asked:
         """Where the part begins."""
         part = str(self.given.get("part", ""))
         return PART * (int(part) if part.isdecimal() and len(part) < 10 else 0)
+
+    @property
+    def order(self) -> WholeOrder | None:
+        """The order of the whole batch, of which the part is one; None for as stored."""
+        given = str(self.given.get("order", ""))
+        return next((one for one in get_args(WholeOrder) if one == given), None)
+
+    @property
+    def like(self) -> int:
+        """The sample that others are compared with; 0 for none."""
+        like = str(self.given.get("like", ""))
+        return int(like) if like.isdecimal() and len(like) < 10 else 0
 
 
 Work: TypeAlias = Callable[[Asked], Response]
@@ -120,8 +141,14 @@ def _do(
 
 
 def columns(asked: Asked) -> Response:
-    """What is known of each sample of a part, without the pictures."""
-    found = asked.store.sample_columns(asked.wanted, asked.offset, PART)
+    """What is known of each sample of a part, without the pictures; how far the order of it is."""
+    if asked.order is None:
+        found = asked.store.sample_columns(asked.wanted, asked.offset, PART)
+    else:
+        whole = _whole(asked)
+        if isinstance(whole, float):
+            return JSONResponse({"share": whole}, 202)
+        found = _columns_at(asked, whole)
     agreed = [None if one is None else round(one, 4) for one in found.agreements]
     said = {
         "ids": found.sample_ids,
@@ -131,6 +158,25 @@ def columns(asked: Asked) -> Response:
         "tags": found.tags,
     }
     return _packed(json.dumps(said, separators=(",", ":")).encode(), "application/json")
+
+
+def _columns_at(asked: Asked, whole: Whole) -> SampleColumns:
+    """The fields of a part of a whole batch's order."""
+    chosen = _part_of(asked, whole)
+    ids = whole.sample_ids[chosen].tolist()
+    labels, tags = asked.store.sample_marks(ids)
+    return SampleColumns(
+        sample_ids=ids,
+        classes=[None if one < 0 else one for one in whole.classes[chosen].tolist()],
+        agreements=[None if one != one else one for one in whole.agreements[chosen].tolist()],
+        labels=labels,
+        tags=tags,
+    )
+
+
+def _part_of(asked: Asked, whole: Whole) -> NDArray[np.int64]:
+    ranked = whole.ranked(asked.order or "oddest", asked.like, PART)
+    return ranked[asked.offset : asked.offset + PART]
 
 
 def pictures(asked: Asked) -> Response:
@@ -173,11 +219,18 @@ def _packed(body: bytes, kind: str) -> Response:
     return response
 
 
-def _looks(asked: Asked) -> Looks:
+def _made_from(asked: Asked) -> tuple[object, ...]:
     batches = asked.store.batches(asked.run_id)
     chosen = [one for one in batches if asked.wanted.batch_id in (None, one.batch_id)]
-    made_from = (asked.store.place, *(batch_identity(one) for one in chosen))
-    return looks_of(asked.store, made_from, asked.wanted, asked.offset, PART)
+    return (asked.store.place, *(batch_identity(one) for one in chosen))
+
+
+def _looks(asked: Asked) -> Looks:
+    return looks_of(asked.store, _made_from(asked), asked.wanted, asked.offset, PART)
+
+
+def _whole(asked: Asked) -> Whole | float:
+    return WHOLE.get(asked.store, _made_from(asked), asked.wanted)
 
 
 def order(asked: Asked) -> Response:
@@ -189,8 +242,14 @@ def order(asked: Asked) -> Response:
 
 
 def places(asked: Asked) -> Response:
-    """Where the samples of a part lie on the map, in the order of their ids."""
-    across, down = _looks(asked).places()
+    """Where the samples of a part lie on the map, in the order in which ``columns`` gives them."""
+    if asked.order is None:
+        across, down = _looks(asked).places()
+    else:
+        whole = _whole(asked)
+        if isinstance(whole, float):
+            return JSONResponse({"share": whole}, 202)
+        across, down = whole.places(_part_of(asked, whole))
     return JSONResponse({"x": across, "y": down})
 
 

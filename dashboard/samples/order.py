@@ -47,10 +47,7 @@ class Looks:
 
     def places(self) -> tuple[list[int], list[int]]:
         """Where each sample lies on the first two components, in steps from 0 to `MAP_STEPS`."""
-        flat = self.features[:, :2]
-        low, high = flat.min(0, initial=0), flat.max(0, initial=0)
-        steps = np.rint(MAP_STEPS * (flat - low) / np.maximum(high - low, 1e-9)).astype(int)
-        return steps[:, 0].tolist(), steps[:, 1].tolist()
+        return to_steps(self.features[:, :2], slice(None))
 
 
 @lru_cache(maxsize=3)
@@ -100,14 +97,32 @@ def components(
     known = np.flatnonzero(intact)
     if len(known) < 2:
         return np.zeros((len(flat), 2), np.float32)
-    some = flat[known[:: max(1, len(known) // MOST_FOR_AXES)]].astype(np.float32) / 255
-    mean = some.mean(0)
+    mean, axes = find_axes(flat[known[:: max(1, len(known) // MOST_FOR_AXES)]], count)
+    found = [project(flat[part], mean, axes) for part in _parts(len(flat))]
+    return np.where(intact[:, None], np.concatenate(found), 0).astype(np.float32)
+
+
+def find_axes(flat: NDArray[np.uint8], count: int = COMPONENTS) -> tuple[Matrix, Matrix]:
+    """Mean picture and principal axes of some pictures, [values] and [values, count]."""
+    some = flat.astype(np.float32) / 255
+    mean = some.mean(0) if len(some) else np.zeros(flat.shape[1], np.float32)
     values, vectors = np.linalg.eigh((some - mean).T @ (some - mean))
     axes = vectors[:, np.argsort(-values)[: max(2, count)]]
     signs = np.sign(axes[np.abs(axes).argmax(0), np.arange(axes.shape[1])])
-    axes = axes * np.where(signs == 0, 1, signs)
-    found = [(flat[part].astype(np.float32) / 255 - mean) @ axes for part in _parts(len(flat))]
-    return np.where(intact[:, None], np.concatenate(found), 0).astype(np.float32)
+    return mean, axes * np.where(signs == 0, 1, signs)
+
+
+def project(flat: NDArray[np.uint8], mean: Matrix, axes: Matrix) -> Matrix:
+    """Pictures by their principal components, [n, components]."""
+    return np.asarray((flat.astype(np.float32) / 255 - mean) @ axes)
+
+
+def to_steps(flat: Matrix, chosen: NDArray[np.int64] | slice) -> tuple[list[int], list[int]]:
+    """Where some of the points of a plane lie across and down, in steps from 0 to `MAP_STEPS`."""
+    low, high = flat.min(0, initial=0), flat.max(0, initial=0)
+    steps = MAP_STEPS * (flat[chosen] - low) / np.maximum(high - low, 1e-9)
+    found = np.rint(steps).astype(int)
+    return found[:, 0].tolist(), found[:, 1].tolist()
 
 
 def _parts(count: int) -> Iterator[slice]:

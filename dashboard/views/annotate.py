@@ -54,7 +54,7 @@ def render() -> None:
     """Show the page."""
     st.title("Annotate")
     with plain_errors():
-        runs = [run for run in store().runs() if store().batches(run.run_id)]
+        runs = store().runs(with_samples=True)
         projects = store().projects()
         if not runs:
             st.info("**Nothing to label yet.** Labels go onto samples, and samples come from runs.")

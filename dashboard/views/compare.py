@@ -10,14 +10,13 @@ from fedlens.dashboard.access.session import (
     RUN_PARAMETER,
     all_runs,
     choice,
-    home,
+    forget,
     pick,
     pinned_reference,
     plain_errors,
     run_title,
     within_store_of,
 )
-from fedlens.dashboard.access.workspace import runs_by_store
 from fedlens.dashboard.samples.comparison import (
     BLIND,
     Side,
@@ -39,11 +38,19 @@ OTHER = "with"
 PICKED = "picked_in_comparison"
 
 
-def _side(runs: list[RunRecord], label: str, run_parameter: str, batch: str) -> Side | None:
+def _side(
+    runs: list[RunRecord],
+    label: str,
+    run_parameter: str,
+    batch: str,
+    beside: Side | None = None,
+) -> Side | None:
     by_id = {run.run_id: run for run in runs}
     run = pick(label, by_id, run_title, run_parameter)
+    same = beside is not None and beside.run.run_id == run.run_id
     with within_store_of(run.run_id):
-        chosen = choose_batch(run, batch, with_all=False)
+        first = beside.batch if beside is not None and same else None
+        chosen = choose_batch(run, batch, with_all=False, beside=first)
     return None if chosen is None else Side(run, chosen)
 
 
@@ -85,13 +92,6 @@ def _pictures(one: Side, other: Side) -> None:
             _grid(side, class_, f"compared-{key}-{side.key}")
 
 
-def with_samples() -> list[RunRecord]:
-    """The runs of all stores that have samples, the newest first."""
-    known = {owner.place: owner.glances() for owner, _ in runs_by_store(home())}
-    found = [one for glances in known.values() for one, it in glances.items() if it.batches]
-    return [run for run in all_runs() if run.run_id in set(found)]
-
-
 def _blind() -> bool:
     """Show the blind test that the address holds, and nothing that names its sides."""
     test = read_blind_test(st.query_params.get(BLIND, ""))
@@ -112,7 +112,7 @@ def render() -> None:
     with plain_errors():
         if _blind():
             return
-        runs = with_samples()
+        runs = all_runs(with_samples=True)
         if not runs:
             st.info("**No samples yet.** Samples come from runs; the page *Runs* says how.")
             return
@@ -124,7 +124,10 @@ def render() -> None:
             others = [run for run in runs if one and run.run_id != one.run.run_id]
             pinned = None if one is None else pinned_reference(one.run)
             others.sort(key=lambda run: run.run_id != pinned)
-            other = _side([*others, *[r for r in runs if r not in others]], "B", OTHER, "batch2")
+            if one is not None and others:
+                forget(OTHER, one.run.run_id)
+            shown = [*others, *[run for run in runs if run not in others]]
+            other = _side(shown, "B", OTHER, "batch2", one)
         if one is None or other is None:
             st.info("One side has no samples yet.")
             return

@@ -13,11 +13,13 @@ from fedlens.dashboard.access.session import (
     all_runs,
     choice,
     choose_page,
+    home,
     plain_errors,
     run_title,
     store,
     store_of,
 )
+from fedlens.dashboard.access.workspace import runs_by_store
 from fedlens.dashboard.faults import panel, report
 from fedlens.dashboard.faults.evidence import (
     diagnoses_in,
@@ -63,7 +65,7 @@ def _asked() -> StoredFinding | None:
 def _filtered(runs: list[RunRecord]) -> list[StoredFinding]:
     """The findings that the filters leave; what they are set to stands in the address."""
     by_id = {run.run_id: run for run in runs}
-    owners = {owner.place: owner for owner in map(store_of, by_id)}.values() or [store()]
+    owners = [owner for owner, there in runs_by_store(home()) if there] or [store()]
     authors = sorted({found.author for owner in owners for found in owner.findings()})
     of_run, of_status, of_author = st.columns(3)
     with of_run:

@@ -110,7 +110,7 @@ def _cell(
 
 def _exports(project: StoredProject) -> None:
     """A download for each exporter; a file is made when it is asked for."""
-    st.subheader("Export")
+    st.markdown("#### Export")
     if not account().may("review"):
         st.caption("Reviewers, engineers and admins export labels.")
         return

@@ -18,7 +18,7 @@ from fedlens.dashboard.summary import audits, charts, data_card, ledger_table
 from fedlens.dashboard.summary.badges import privacy_warning, run_badges
 from fedlens.dashboard.summary.privacy import ASSUMPTIONS, SO_FAR, bounds, delta_text, epsilon_text
 from fedlens.dashboard.widgets.display import put_card
-from fedlens.dashboard.widgets.markup import plain, text
+from fedlens.dashboard.widgets.markup import count_words, plain, text
 from fedlens.dashboard.widgets.pages import DashboardPage, put_link
 from fedlens.store import RoundRecord, RunRecord
 
@@ -44,8 +44,9 @@ def _header(run: RunRecord) -> None:
     privacy_warning(run)
     run_badges(run)
     st.caption(
-        f"Data {plain(run.data_name)} · {run.users:,} users on {run.nodes} nodes · started "
-        f"{run.created_at:%Y-%m-%d} · id {plain(run.run_id)} · configuration "
+        f"Data {plain(run.data_name)} · {run.users:,} users on "
+        f"{count_words(run.nodes, 'node')} · started {run.created_at:%Y-%m-%d} · id "
+        f"{plain(run.run_id)} · configuration "
         f"{run.config_sha256[:12]}"
     )
     if whom := about(run):

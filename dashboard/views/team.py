@@ -72,13 +72,13 @@ def render() -> None:
     with plain_errors():
         visitor = require("administer")
         _accounts(visitor)
-        st.subheader("New account")
+        st.markdown("#### New account")
         _add(visitor)
         with st.expander("What roles may do"):
             for role in ROLES:
                 allowed = [words for key, words in MEANINGS.items() if key in PERMISSIONS[role]]
                 st.markdown(f"**{role}** {', '.join(allowed)}")
-        st.subheader("Log")
+        st.markdown("#### Log")
         entries = home().log_entries()
         rows = [
             {"Day": str(one.day), "Who": one.actor, "What": one.action, "Of": one.subject}

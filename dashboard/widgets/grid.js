@@ -118,6 +118,32 @@ async function ask(state, path, given) {
   return answer;
 }
 
+// An order of a batch of more than a part is the server's, of the whole batch; a map shows a spread.
+function wholeOrder(state) {
+  const { wanted, data } = state;
+  if (data.plain || data.count <= PART) return {};
+  if (wanted.map) return { order: "spread" };
+  if (wanted.order === "alike") return { order: "alike", like: wanted.like };
+  return wanted.order === "stored" ? {} : { order: wanted.order };
+}
+
+// What takes its time is asked for until it is there; null where nobody waits for it any more.
+async function patiently(state, path, wanted) {
+  for (let again = false; wanted(); again = true) {
+    const answer = await ask(state, path, wholeOrder(state));
+    if (!wanted()) break;
+    if (answer.status !== 202) {
+      if (again) say(state, "");
+      return answer.json();
+    }
+    const { share } = await answer.json();
+    const done = Math.floor(100 * share);
+    say(state, `Comparing all ${samples(state.data.count)}: ${done}% done. This is needed once.`);
+    await new Promise((resolve) => setTimeout(resolve, 1500));
+  }
+  return null;
+}
+
 async function send(state, path, content) {
   const answer = await fetch(address(state, path), {
     method: "POST",
@@ -156,11 +182,12 @@ function update(state, data) {
 // The fields of another part or batch; what comes late for an earlier one is dropped.
 async function load(state) {
   const turn = (state.turn += 1);
-  forgetTiles(state);
   state.loadedPart = state.wanted.part;
+  state.loadedOrder = JSON.stringify(wholeOrder(state));
   try {
-    const fields = await (await ask(state, "columns")).json();
-    if (turn !== state.turn) return;
+    const fields = await patiently(state, "columns", () => turn === state.turn);
+    if (fields === null) return;
+    forgetTiles(state);
     fields.place = new Map(fields.ids.map((id, place) => [id, place]));
     state.fields = fields;
     buildFilters(state);
@@ -219,14 +246,16 @@ function write(state, quietly) {
 // What fits, in its order. Orders of looks are asked for once; all else is at hand.
 async function refine(state, { write: told = true, quietly = false } = {}) {
   if (told) write(state, quietly);
-  if (state.wanted.part !== state.loadedPart) return load(state);
+  const whole = JSON.stringify(wholeOrder(state));
+  if (state.wanted.part !== state.loadedPart || whole !== state.loadedOrder) return load(state);
   if (!state.fields) return;
   const turn = (state.refining = (state.refining || 0) + 1);
   const { wanted, fields } = state;
-  if (wanted.order === "alike" && !fields.place.has(wanted.like)) wanted.order = "stored";
+  const ofAll = wholeOrder(state).order !== undefined;
+  if (wanted.order === "alike" && !ofAll && !fields.place.has(wanted.like)) wanted.order = "stored";
   let ranked = fields.ids.map((_, place) => place);
   try {
-    ranked = await rank(state, ranked);
+    if (!ofAll) ranked = await rank(state, ranked);
   } catch (error) {
     say(state, String(error.message), true);
   }
@@ -285,6 +314,7 @@ function buildTools(state) {
   state.order = select("Order", ORDERS, () => {
     const { wanted } = state;
     wanted.order = state.order.value;
+    wanted.part = "";
     if (wanted.order === "alike") wanted.like = idAt(state) || wanted.like;
     refine(state);
   });
@@ -300,6 +330,7 @@ function buildTools(state) {
   });
   state.mapButton = button("Map", () => {
     state.wanted.map = !state.wanted.map;
+    state.wanted.part = "";
     refine(state);
   });
   state.mapButton.title = "Alike samples lie together";
@@ -324,9 +355,8 @@ function showControls(state) {
   const counted = all === 1 ? "1 sample" : `${all.toLocaleString("en")} samples`;
   const few = shown.length === all ? counted : `${shown.length.toLocaleString("en")} of ${counted}`;
   const parts = Math.ceil(data.count / PART);
-  const part = parts < 2 ? "" : ` in this part: order, filters and map look at no other`;
-  state.count.textContent = few + part;
-  state.part.hidden = parts < 2;
+  state.count.textContent = few + (parts < 2 ? "" : ` ${aboutPart(state)}`);
+  state.part.hidden = parts < 2 || wanted.map;
   const numbers = [...Array(parts).keys()];
   fill(state.part, numbers.map((one) => [one ? String(one) : "", `Part ${one + 1} of ${parts}`]));
   state.part.value = wanted.part;
@@ -336,6 +366,13 @@ function showControls(state) {
   }
   showRange(state);
   showChosen(state);
+}
+
+function aboutPart(state) {
+  const total = state.data.count.toLocaleString("en");
+  if (state.wanted.map) return `spread over all ${total}: map and filters look at no other`;
+  if (wholeOrder(state).order) return `of all ${total} in this order: filters look at no other part`;
+  return "in this part, as stored: filters look at no other; an order is of all parts";
 }
 
 function resizeTiles(state, step) {

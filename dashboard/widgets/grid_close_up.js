@@ -60,6 +60,7 @@ function offered(state, name) {
 function close(state) {
   state.wanted.sample = 0;
   state.near.hidden = true;
+  fit(state);
   write(state);
   showChosen(state);
   state.canvas.focus({ preventScroll: true });
@@ -70,7 +71,7 @@ function step(state, by) {
 }
 
 function alike(state) {
-  Object.assign(state.wanted, { order: "alike", like: state.wanted.sample });
+  Object.assign(state.wanted, { order: "alike", like: state.wanted.sample, part: "" });
   state.wanted.class.clear();
   state.view.scrollTop = 0;
   refine(state);
@@ -88,6 +89,7 @@ function zoomOf(state) {
 function showCloseUp(state) {
   const place = state.fields.place.get(state.wanted.sample);
   state.near.hidden = place === undefined;
+  fit(state);
   if (place === undefined) return;
   const at = state.shown.indexOf(place);
   const where = at < 0 ? "outside the filters" : `${(at + 1).toLocaleString("en")} of ${state.shown.length.toLocaleString("en")}`;

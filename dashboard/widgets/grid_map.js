@@ -79,7 +79,9 @@ async function drawMap(state) {
     state.places = null;
     say(state, "Comparing all samples of the batch …");
     try {
-      state.places = await (await ask(state, "map")).json();
+      const places = await patiently(state, "map", () => fields === state.fields);
+      if (places === null) return;
+      state.places = places;
       say(state, "A click opens a sample; a line around some chooses them.");
     } catch (error) {
       say(state, String(error.message), true);

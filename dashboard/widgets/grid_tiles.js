@@ -154,6 +154,7 @@ function layout(state) {
   const room = Math.max(1, state.view.clientWidth - 12);
   state.columns = Math.max(1, Math.floor((room + GAP) / state.cell[0]));
   state.rows = Math.max(1, Math.floor(state.view.clientHeight / state.cell[1]));
+  fit(state);
   const lines = Math.ceil(state.shown.length / state.columns);
   state.spacer.style.height = `${lines * state.cell[1] + 12}px`;
   state.size.textContent = `${factor(state)} ×`;
@@ -165,6 +166,15 @@ function layout(state) {
     }.`,
   );
   draw(state);
+}
+
+// A few samples need not the height of a thousand; a filter, which leaves fewer, moves nothing.
+function fit(state) {
+  if (!state.columns) return;
+  const lines = Math.ceil(state.fields.ids.length / state.columns);
+  const needed = Math.max(lines * state.cell[1] + 16, state.filters.scrollHeight + 4);
+  const whole = state.data.plain || state.wanted.map || !state.near.hidden;
+  state.parts.style.maxHeight = whole ? "" : `max(${needed}px, 360px)`;
 }
 
 function bring(state, index) {

@@ -34,6 +34,11 @@ def plain(text: object) -> str:
     return _UNDERLINE.sub(r"\\=", escaped)
 
 
+def count_words(count: int, what: str) -> str:
+    """So many of a thing, in words: ``1 node``, ``2 nodes``."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
 def size_of(png: bytes) -> tuple[int, int]:
     """Width and height by a PNG's header, of which 24 bytes are enough.
 

@@ -13,6 +13,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
+from fedlens.accountant.probing import released_by
 from fedlens.foundation.errors import WrongUse
 from fedlens.foundation.registry import Registry
 from fedlens.models.precision import Precision
@@ -373,7 +374,7 @@ class ProbeConfig(TaskConfig):
     @property
     def released(self) -> str:
         """What the ledger says that a round releases."""
-        return f"probe {self.probe}"
+        return released_by(self.probe)
 
     @property
     def reads_labels(self) -> bool:

@@ -36,6 +36,8 @@ class IdentityProvider:
     """Another key that signs, which it does not show."""
     padding: int = 0
     """Bytes that its first page is longer."""
+    longer: int = 0
+    """Bytes that its answer with an identity is longer."""
     asked: dict[str, dict[str, str]] = field(default_factory=dict)
     """By code: what was asked, and who it was."""
 
@@ -88,7 +90,12 @@ class IdentityProvider:
         key = self.signed_by or self.key
         identity = jwt.encode({"alg": "RS256", "kid": "one"}, claims, key)
         return JSONResponse(
-            {"access_token": "x", "token_type": "Bearer", "expires_in": 300, "id_token": identity}
+            {
+                "access_token": "x" * (1 + self.longer),
+                "token_type": "Bearer",
+                "expires_in": 300,
+                "id_token": identity,
+            }
         )
 
 

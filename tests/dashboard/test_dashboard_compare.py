@@ -148,11 +148,15 @@ def test_two_runs_are_compared(open_page: Opener, store_at: tuple[str, Store]) -
     assert "trials (p = " in app.success[0].value
 
 
-def test_one_run_is_compared_with_itself_and_has_no_null(
+def test_one_run_is_compared_with_another_of_its_batches_and_has_no_null(
     open_page: Opener, store_at: tuple[str, Store]
 ) -> None:
     populated.whole_run(store_at[1])
     app = open_page("compare", run="run-1")
-    assert not app.exception
+    assert not app.exception and not app.warning
+    one, other = [box.options[box.index or 0] for box in app.selectbox if box.label == "Batch"]
+    assert one != other
+    batch = str(store_at[1].batches("run-1")[-1].batch_id)
+    app = open_page("compare", run="run-1", batch=batch, batch2=batch, **{"with": "run-1"})
     assert "the same batch" in app.warning[0].value
     assert "no baseline run" in "\n".join(one.value for one in app.caption)

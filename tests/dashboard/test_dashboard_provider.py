@@ -78,12 +78,18 @@ def test_an_account_comes_in_by_its_identity_to_where_it_was_going(client: TestC
 
 
 @pytest.mark.law("access: strangers see the login page only")
-@pytest.mark.parametrize("who", ["eve@example.org", "local", "<script>alert(1)</script>"])
+@pytest.mark.parametrize(
+    "who", ["eve@example.org", "local", "boss@example.org", "<script>alert(1)</script>"]
+)
 def test_an_identity_without_an_account_stays_outside(
     client: TestClient, store_at: tuple[str, Store], who: str
 ) -> None:
-    """That of the access token is none: anybody may call themselves so at a provider."""
-    store_at[1].owner_account("local")
+    """That of the access token is none: anybody may call themselves so at a provider.
+
+    Nor is one that an earlier start gave to the token's holder under another name.
+    """
+    for name in ("local", "boss@example.org"):
+        store_at[1].owner_account(name)
     before = store_at[1].accounts()
     answer = signed_in(client, who)
     assert answer.status_code == 403 and "You have no account here" in answer.text
@@ -236,6 +242,16 @@ def test_a_page_without_end_of_a_provider_is_not_read_to_its_end(
         provider.start()  # it is not asked again at once
     provider._forget("metadata")
     assert provider.start()[0].startswith(served.address)
+
+
+def test_an_identity_without_end_is_not_read_to_its_end(
+    client: TestClient, served: IdentityProvider
+) -> None:
+    served.longer = 2**21
+    answer = signed_in(client, ANN)
+    assert answer.status_code == 401 and "too long" in answer.text
+    served.longer = 0
+    assert signed_in(client, ANN).status_code == 303
 
 
 def test_without_a_provider_its_addresses_are_no_pages(store_at: tuple[str, Store]) -> None:

@@ -140,13 +140,35 @@ def test_of_a_batch_in_parts_the_page_says_what_it_covers(
     page.goto(address)
     counted(page, "300 samples")
     assert page.get_by_text("look at no other").count() == 0
+    strip = store_at[1].batches("run-1")[0]
+    page.set_viewport_size({"width": 1280, "height": 1400})
+    tall = page.locator(".parts").bounding_box()["height"]
+    page.goto(f"{served.address}/samples?run=run-1&batch={strip.batch_id}")
+    counted(page, f"{strip.count} samples")
+    page.wait_for_function(
+        """tall => {
+          const found = (root) => root.querySelector(".parts") || [...root.querySelectorAll("*")]
+            .map((one) => one.shadowRoot && found(one.shadowRoot)).find(Boolean);
+          const parts = found(document);
+          return parts && parts.clientHeight < tall / 1.3;
+        }""",
+        arg=tall,
+    )
+    page.goto(address)
     with store_at[1]._writing() as session:
         session.execute(
             update(BatchTable).where(BatchTable.batch_id == number).values(count=45_000)
         )
     page.goto(address)
-    counted(page, "300 samples in this part: order, filters and map look at no other")
+    counted(page, "300 samples in this part, as stored")
     assert page.get_by_label("Part of the batch").locator("option").count() == 3
+    page.get_by_label("Order").select_option("oddest")
+    counted(page, "300 samples of all 45,000 in this order")
+    page.get_by_role("button", name="Map").click()
+    counted(page, "300 samples spread over all 45,000")
+    page.locator("canvas.map[data-count='300']").wait_for()
+    page.go_back()
+    counted(page, "300 samples of all 45,000 in this order")
 
 
 def test_a_selection_is_tagged_and_labelled_at_once_and_the_page_is_accessible(

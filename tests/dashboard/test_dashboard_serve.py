@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import http.client
 import socket
 import sqlite3
@@ -14,7 +15,7 @@ import pytest
 from serving import TOKEN, start_dashboard, stop_dashboard
 
 from fedlens.cli import main
-from fedlens.dashboard.serve import serve
+from fedlens.dashboard.serve import load_libraries, serve
 from fedlens.dashboard.widgets.options import DashboardError
 from fedlens.store import Store, StoreError, StoreVersionError
 
@@ -83,7 +84,7 @@ import sys, time
 from pathlib import Path
 from fedlens.dashboard.faults import jobs
 from fedlens.dashboard.faults.jobs import RunPlace
-from fedlens.dashboard.serve import serve
+from fedlens.dashboard.serve import load_libraries, serve
 
 sleep = "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(60)"
 jobs.command_of = lambda _: [sys.executable, "-c", sleep, sys.argv[2]]
@@ -126,6 +127,14 @@ def test_a_random_token_is_announced_once_the_page_answers(url: str, tmp_path: P
             process.terminate()
     assert min(map(len, links)) >= 43
     assert links[0] != links[1]
+
+
+def test_after_each_click_libraries_are_not_gone_through_for_garbage() -> None:
+    try:
+        load_libraries()
+        assert gc.get_freeze_count() > 10 * len(gc.get_objects())
+    finally:
+        gc.unfreeze()
 
 
 def test_streamlit_is_set_up_to_be_quiet() -> None:

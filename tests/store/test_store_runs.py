@@ -8,7 +8,16 @@ from datetime import timedelta
 
 import pytest
 import sqlalchemy as sa
-from store_builders import DAY, a_ledger_row, a_release, a_round, a_run, paid_run
+from store_builders import (
+    DAY,
+    a_batch,
+    a_ledger_row,
+    a_release,
+    a_round,
+    a_run,
+    paid_run,
+    some_samples,
+)
 
 from fedlens.store import CheckpointRow, Store, StoreError, open_store
 from fedlens.store.engine import locate, make_engine
@@ -26,6 +35,18 @@ def test_runs_are_listed_by_day_and_name_the_last_first(store: Store) -> None:
         run = a_run(run_id=f"run-{days}{name}", name=name, created_at=DAY + timedelta(days))
         store.create_run(run)
     assert [run.run_id for run in store.runs()] == ["run-2a", "run-1b", "run-1a", "run-0c"]
+
+
+def test_runs_with_samples_are_those_that_have_a_batch(store: Store) -> None:
+    assert not store.has_runs()
+    paid_run(store)
+    store.create_run(a_run(run_id="another"))
+    assert store.has_runs()
+    assert store.runs(with_samples=True) == []
+    for seed in (1, 2):
+        store.add_batch(a_batch(3, seed=seed), some_samples(3))
+    assert [run.run_id for run in store.runs(with_samples=True)] == ["run-1"]
+    assert len(store.runs()) == 2
 
 
 def test_creating_a_run_again_keeps_the_first(store: Store) -> None:
