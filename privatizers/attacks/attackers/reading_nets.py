@@ -24,6 +24,8 @@ HELD_BACK = 0.1
 """Share of the owners by whom a reader of images is chosen, one at least."""
 MOVED = 2
 """Pixels by which images are moved at most while a reader learns."""
+READER_WIDTH = 12
+"""Channels of its first convolution."""
 COMPONENTS, LINEAR_ROWS, LINEAR_STEPS = 96, 12_000, 300
 NEVER = -30.0  # Logit of a use that was not seen
 
@@ -101,7 +103,9 @@ def read_images(data: PrivateData, steps: int, seed: int) -> nn.Module:
         seed: of its weights, of batches and of who is held back.
     """
     generator = torch.Generator().manual_seed(seed)
-    net = small_reader(data.shape, data.utility_classes, generator)
+    net = ConvClassifier(
+        check_image(data.shape), data.utility_classes, READER_WIDTH, generator=generator
+    )
     kept, apart = _parts_by_owner(data, seed)
     some = data.take(kept)
     learn(net, some.records, some.utility, steps=steps, rate=2e-3, seed=seed, moved=MOVED).eval()
@@ -164,7 +168,7 @@ def _loss_of(reader: nn.Module, judges: PrivateData) -> float:
 
 
 def _parts_by_owner(data: PrivateData, seed: int) -> tuple[Tensor, Tensor]:
-    """Rows to learn from and rows to choose by; nobody's are in both, and of one owner all learn."""
+    """Rows to learn from and to choose by; nobody's are in both, and one owner's all learn."""
     owners = torch.arange(len(data)) if data.owners is None else data.owners
     _, who = torch.unique(owners, return_inverse=True)
     people = int(who.max()) + 1
