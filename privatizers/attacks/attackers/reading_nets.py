@@ -109,7 +109,7 @@ def read_images(data: PrivateData, steps: int, seed: int) -> nn.Module:
     kept, apart = _parts_by_owner(data, seed)
     some = data.take(kept)
     learn(net, some.records, some.utility, steps=steps, rate=2e-3, seed=seed, moved=MOVED).eval()
-    if not len(apart) or len(some.utility.unique()) < 2:
+    if not len(apart) or len(torch.unique(some.utility)) < 2:
         return net
     judges = data.take(apart)
     line = linear_reader(some, seed)
