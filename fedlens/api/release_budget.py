@@ -97,9 +97,11 @@ class ReleaseBudget:
                         f"{self.path}: is gone, and it had counted what was released with its key; "
                         "put its newest copy back, or take a new key with another name"
                     )
-                yield _Told.read(self)
-                if self.path.exists():
-                    _mark(file, self.path)
+                try:
+                    yield _Told.read(self)
+                finally:  # also of a count that cannot be read, or where the caller fails
+                    if self.path.exists():
+                        _mark(file, self.path)
         except OSError as error:
             raise WrongUse(f"{self.path}: cannot be used: {error.strerror}") from None
 

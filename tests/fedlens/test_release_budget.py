@@ -15,9 +15,11 @@ from PIL import Image
 from fedlens.api.filter_noise import KeyedNoise, Releaser
 from fedlens.api.release_budget import ReleaseBudget, _digest
 from fedlens.cli import main
+from fedlens.foundation.files import write_durably
 from fedlens.privatizers.attacks.filter_files import save_filter
 from fedlens.privatizers.networks.masks import MaskFilter
 from fedlens.privatizers.networks.releasers import ConvReleaser
+from fedlens.privatizers.noise_field import NoiseField
 
 SIDE, CAPACITY = 16, 6.0
 
@@ -148,6 +150,33 @@ def test_a_count_that_was_deleted_is_missed_and_nothing_goes_out(
     assert not list((tmp_path / "two").glob("*"))
     told.write_bytes(content)
     assert applied(path, source, tmp_path / "three", "--key", key, *asked) == 0
+
+
+@pytest.mark.parametrize("fault", ["cannot be read", "fails afterwards"])
+def test_a_count_is_marked_where_an_error_comes_first(
+    fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, key, source = kept(tmp_path), tmp_path / "device.key", unlike(tmp_path / "in", 1)
+    told = Path(f"{key}.told")
+    given = (path, source, tmp_path / "out", "--key", key, "--budget", 20)
+    if fault == "cannot be read":
+        told.write_bytes(b"{")
+        assert applied(*given) == 2
+    else:
+        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+            patched.setattr("fedlens.api.release_budget.write_durably", _written_and_stopped)
+            ReleaseBudget(told, NoiseField(b"k" * 32, 4), 3.0, 20.0).take(
+                torch.zeros(1, 1, SIDE, SIDE), torch.zeros(1, 4), whole=True
+            )
+    capsys.readouterr()
+    told.unlink()
+    assert applied(*given) == 2
+    assert f"{told}: is gone" in capsys.readouterr().err
+
+
+def _written_and_stopped(path: Path, content: bytes, **options: Any) -> None:
+    write_durably(path, content, **options)
+    raise KeyboardInterrupt
 
 
 def test_a_budget_that_was_refused_leaves_a_key_as_it_was(tmp_path: Path) -> None:
