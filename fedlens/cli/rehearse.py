@@ -47,6 +47,7 @@ def run(args: argparse.Namespace) -> int:
     config = SimulationSettings(**{**given, "settings": settings}).configuration()
     directory, _ = prepare(config, "rehearsal", out=args.out, overwrite=args.overwrite)
     say(f"REHEARSAL on public digits ({config.data.name}): it touches nobody's data")
+    say("digits are easy: it shows time and mechanics, and does not foretell a student's accuracy")
     return finish(args, config, directory)
 
 

@@ -73,6 +73,7 @@ def test_a_rehearsal_takes_its_form_from_the_contract(tmp_path, capsys):
     said = capsys.readouterr().out
     assert status == ExitStatus.DONE
     assert "REHEARSAL on public digits (stand-in:16x16x3,2,120)" in said
+    assert "does not foretell a student's accuracy" in said
     found = json.loads(said.splitlines()[-1])
     assert found["users"] == 30
     assert set(found["fidelity"]) == {"0", "1", "recognised"}
