@@ -80,6 +80,7 @@ def test_pages_pictures_labels_and_sign_in_work_behind_a_proxy(
         assert thumbnail.evaluate("image => image.naturalWidth") > 0
         page.get_by_role("link", name="run-1 drawn", exact=True).click()
         page.wait_for_url(f"{outside}/run?run=run-1")
+        page.wait_for_selector(STILL)  # who leaves before has Streamlit drop its pictures
         page.go_back()
         page.locator(".rows tbody tr").wait_for()
         page.goto(f"{outside}/annotate?project={project}")
