@@ -11,7 +11,7 @@ import numpy as np
 
 from fedlens.data.dataset import Dataset, DatasetError, Images, Labels, build_dataset, check_size
 from fedlens.data.formats.detection import check_no_detection
-from fedlens.data.formats.folders import is_picture, no_picture
+from fedlens.data.formats.folders import files_beside, is_picture, no_picture
 from fedlens.data.formats.layouts import entries, lay_out, sub_folders
 from fedlens.data.formats.left_out import LeftOut
 from fedlens.data.formats.records import TEST, TRAIN, VALIDATION, SourceColumns
@@ -31,11 +31,10 @@ def load_folder(root: Path) -> Dataset:
 
     Classes are the sub-folders' names in alphabetical order, but for one called ``unlabelled``,
     among them or beside ``train`` and ``test``: its pictures have no label, and take no part in the
-    test. All pictures must have one size, a
-    square that networks take; nothing is resized unasked (the data set ``tree`` resizes). If all
-    are grey there is one channel, else three. Without the folders ``train`` and ``test``, the
-    SHA-256 of a picture's path below ``root`` decides where it goes, so that adding pictures never
-    moves another.
+    test. All pictures must have one size, a square that networks take; nothing is resized unasked
+    (the data set ``tree`` resizes). If all are grey there is one channel, else three. Without the
+    folders ``train`` and ``test``, the SHA-256 of a picture's path below ``root`` decides where it
+    goes, so that adding pictures never moves another.
 
     Raises:
         DatasetError: when a folder has no classes or pictures, or a picture is damaged or of
@@ -52,13 +51,15 @@ def load_folder(root: Path) -> Dataset:
         names = _class_names(parts[TRAIN])
         _check_test_classes(test_folder, names)
         train = _pictures(parts[TRAIN], names, tally)
-        for folder in layout.unlabelled:
-            train += _of_class(folder, NO_CLASS, root, tally)
         test = _pictures(test_folder, names, tally)
     else:
         top = parts.get(TRAIN, layout.roots[0][1])
         names = _class_names(top)
         train, test = _split(top, _pictures(top, names, tally))
+    for folder in layout.unlabelled:
+        train += _of_class(folder, NO_CLASS, root, tally)
+    for one in files_beside(layout):
+        tally.leave_record(one)
     if TEST not in parts and VALIDATION in parts:
         tally.tell("there is no test part: the validation part takes its place")
     test = _with_labels(test, root, tally)

@@ -178,6 +178,11 @@ def laid_out_files(
                 yield UnusableRecord(where, file.why)
             else:
                 yield part, file, file.relative_to(root).parts[:-1]
+    yield from files_beside(layout)
+
+
+def files_beside(layout: Layout) -> Iterator[UnusableRecord]:
+    """Files in folders beside the parts, which are left out."""
     for folder in layout.beside:
         for file in files_below(folder):
             if isinstance(file, Path):

@@ -208,6 +208,7 @@ def _same_again(folder: Path) -> bool:
 def _parts(below: list[Path], columns: SourceColumns) -> list[tuple[str, Path]]:
     """Folders that are parts; none where they are classes."""
     is_class = columns.is_class
+    below = [one for one in below if not is_mark(one.name)]
     if is_class is not None and below and all(is_class(one.name) for one in below):
         return []
     found = [(whole_part(one.name), one) for one in below if whole_part(one.name)]

@@ -250,6 +250,25 @@ def test_pictures_in_a_folder_called_unlabelled_train_and_are_no_class(
         assert np.bincount(load(name).train_labels).tolist() == [6, 6]
 
 
+@pytest.mark.parametrize("kind", ["image-folder", "tree"])
+def test_a_training_part_with_an_unlabelled_folder_beside_it_is_a_part(
+    kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without a test part, and with a folder of labelled pictures that is called so."""
+    from PIL import Image
+
+    pixels = np.random.default_rng(0).integers(0, 256, (40, 16, 16), np.uint8)
+    for place, image in enumerate(pixels):
+        folder = tmp_path / ("train/cat", "train/dog", "unlabelled", "unlabeled/dog")[place % 4]
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image).save(folder / f"{place}.png")
+    found = load(f"{kind}:{tmp_path}", partly=True)
+    assert found.class_names == ("cat", "dog")
+    assert (found.train_labels == NO_CLASS).sum() >= 5
+    assert len(found.test_labels) > 0 and (found.test_labels != NO_CLASS).all()
+    assert "10 left out, in 'unlabeled', beside the parts" in caplog.text
+
+
 def test_labels_that_are_missing_deal_no_records_out(tmp_path: Path) -> None:
     name = f"npz:{archive(tmp_path / 'own.npz')}"
     changes = {"data.name": name, "data.users": 3, "data.scheme": "classes", "data.nodes": 1}
