@@ -103,17 +103,6 @@ class TagMethods(Transactions):
             rows = session.execute(found.group_by(SampleTagTable.tag).order_by(SampleTagTable.tag))
             return {str(tag): int(number) for tag, number in rows}
 
-    def tags_of(self, sample_ids: Sequence[int]) -> dict[int, list[str]]:
-        """The tags of samples, by sample; those without any are left out."""
-        require(len(sample_ids) <= _AT_ONCE, "sample_ids", len(sample_ids), f"≤ {_AT_ONCE} at once")
-        with self._reading() as session:
-            columns = select(SampleTagTable.sample_id, SampleTagTable.tag)
-            found = columns.where(SampleTagTable.sample_id.in_(sample_ids))
-            tags: dict[int, list[str]] = {}
-            for sample_id, tag in session.execute(found.order_by(SampleTagTable.tag)):
-                tags.setdefault(sample_id, []).append(tag)
-            return tags
-
     def pin_reference(self, run_id: str, *, author: str) -> None:
         """Compare runs over data of this run's name with it from now on, in place of another."""
         with self._writing() as session:
@@ -133,13 +122,6 @@ class TagMethods(Transactions):
         with self._reading() as session:
             rows = select(PinnedReferenceTable.data_name, PinnedReferenceTable.run_id)
             return {str(name): str(run_id) for name, run_id in session.execute(rows)}
-
-    def reference_of(self, run_id: str) -> str | None:
-        """The id of the run that is pinned for a run's data; ``None`` for none, or for itself."""
-        with self._reading() as session:
-            data_name = require_run(session, run_id).data_name
-            pin = session.get(PinnedReferenceTable, data_name)
-            return None if pin is None or pin.run_id == run_id else pin.run_id
 
 
 def _enter(session: Session, runs: Mapping[int, str], tag: str, actor: str, *, added: bool) -> None:

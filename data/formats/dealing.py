@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from fedlens.data.formats.records import TEST, TRAIN, SourceError
@@ -46,9 +47,16 @@ class Dealing:
 
     def scores(self, key: bytes, *, owned: bool) -> bool:
         """Whether a key's records are for scoring, where there is something to hide."""
-        few = owned and len(self.names) < FEW_OWNERS
-        others = [name.encode() for name in self.names] if few else []
-        return bool(parts_of([key, *others], 0, owned=few)[0] == TEST_PART)
+        if owned and len(self.names) < FEW_OWNERS:
+            return key in self._scoring
+        return bool(parts_of([key], 0)[0] == TEST_PART)
+
+    @cached_property
+    def _scoring(self) -> set[bytes]:
+        """Of few owners those for scoring; asked for once all are met."""
+        keys = [name.encode() for name in self.names]
+        parts = parts_of(keys, 0, owned=True)
+        return {key for key, part in zip(keys, parts, strict=True) if part == TEST_PART}
 
     def check(self, path: Path) -> None:
         """Refuse records of one user alone: none is left for the test."""

@@ -27,7 +27,7 @@ MEMORY, TIMES = 1 << 30, 3
 system limits addresses (Linux does, macOS does not)."""
 SECONDS = 120
 """In which the next piece must come."""
-MOST_SAID = MOST_CONTENT = 1 << 28
+MOST_CONTENT = 1 << 28
 """Bytes of one piece."""
 LONGEST_REASON = 200
 _HEAD = struct.Struct("<BQQ")

@@ -17,7 +17,6 @@ from fedlens.models.cards.statistics import (
     Statistic,
 )
 
-UNIFORM = "uniform"
 FORM = (
     "write NAME < NUMBER, NAME > NUMBER or NAME = uniform with commas between, such as "
     "'duplicates < 2%, brightness > 0.1, classes = uniform, classes[3] < 15%'"

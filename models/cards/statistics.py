@@ -87,11 +87,6 @@ class CardLayout:
     """Those of records come first."""
 
     @cached_property
-    def of_records(self) -> int:
-        """How many statistics are of records."""
-        return sum(not one.of_users for one in self.statistics)
-
-    @cached_property
     def inner_edges(self) -> tuple[Tensor, ...]:
         """The edges between the bins of each statistic, float32 [bins - 1]."""
         return tuple(torch.tensor(one.edges[1:-1]) for one in self.statistics)

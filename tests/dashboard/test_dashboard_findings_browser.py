@@ -50,7 +50,7 @@ def test_a_fault_is_kept_samples_are_chosen_tagged_and_added_and_the_report_is_s
     page.locator(".gallery[data-chosen='0']").wait_for()
     rows = store.samples(SampleFilter(run_id="run-1", purpose="curated"))
     ids = [rows[place].sample_id for place in (1, 2, 3, 4, 6)]
-    assert sorted(store.tags_of(ids)) == ids and store.tags("run-1") == {"turned": 5}
+    assert sorted(store.sample_marks(ids)[1]) == ids and store.tags("run-1") == {"turned": 5}
 
     page.goto(f"{served.address}/samples?run=run-1&tag=turned")
     page.locator("canvas[data-drawn='5']").wait_for()

@@ -91,7 +91,7 @@ def test_tags_are_counted_filtered_by_and_taken_away(store: Store) -> None:
     assert store.tag_samples(samples[:3], "turned", author="ben") == 1
     store.tag_samples(samples[:1], "blurred", author="ada")
     assert store.tags("run-1") == {"blurred": 1, "turned": 3}
-    assert store.tags_of(samples) == {
+    assert store.sample_marks(samples)[1] == {
         samples[0]: ["blurred", "turned"],
         samples[1]: ["turned"],
         samples[2]: ["turned"],
@@ -186,15 +186,14 @@ def test_one_run_is_pinned_for_all_over_data_of_its_name(store: Store) -> None:
     for name in ("run-1", "run-2", "run-3"):
         store.create_run(a_run(run_id=name, name=name))
     store.create_run(a_run(run_id="other", name="other", data_name="elsewhere"))
-    assert store.reference_of("run-1") is None
+    assert not store.pinned_references()
     store.pin_reference("run-1", author="ada")
     store.pin_reference("run-2", author="ben")
-    assert [store.reference_of(one) for one in ("run-1", "run-2", "other")] == ["run-2", None, None]
     assert list(store.pinned_references().values()) == ["run-2"]
     store.unpin_reference("run-1")  # another is pinned
-    assert store.reference_of("run-3") == "run-2"
+    assert list(store.pinned_references().values()) == ["run-2"]
     store.unpin_reference("run-2")
-    assert store.reference_of("run-3") is None
+    assert not store.pinned_references()
 
 
 def test_a_view_is_saved_under_a_name_replaced_and_deleted(store: Store) -> None:

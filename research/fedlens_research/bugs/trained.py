@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from fedlens.models.faults.planting import parse_faults
 from fedlens.store import Purpose
@@ -28,12 +28,6 @@ PROBE_EPSILON, PROBE_DELTA = 0.3, 1e-6
 CALIBRATION, SOUND = "sound-0", "sound-1"
 """The run that the judge's errors are measured on, and the one that shows false alarms."""
 FOLDER, KEPT = "runs", "trained"
-
-
-class Subject(Protocol):
-    """A run as the product gives it back."""
-
-    path: Path
 
 
 @dataclass(frozen=True)
