@@ -128,9 +128,10 @@ def _line(images: Tensor, labels: Tensor, *, classes: int, penalty: float) -> nn
     rows = images.flatten(1)
     mean = rows.mean(0)
     count = max(1, min(COMPONENTS, len(rows) - 1, rows.shape[1]))
-    variances, basis = principal(rows - mean, count)
+    centred = rows - mean
+    variances, basis = principal(centred, count)
     basis = basis / variances.clamp_min(1e-6).sqrt()
-    inside = (rows - mean) @ basis
+    inside = centred @ basis
     weight = torch.zeros(count, classes, requires_grad=True)
     bias = torch.zeros(classes, requires_grad=True)
     optimiser = torch.optim.LBFGS([weight, bias], max_iter=ITERATIONS)
