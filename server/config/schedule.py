@@ -67,6 +67,18 @@ def expected_work(config: Config) -> tuple[int, ...]:
     )
 
 
+def task_at(config: Config, number: int) -> ScheduledTask:
+    """The task that round ``number`` belongs to.
+
+    Raises:
+        ValueError: there is no such round.
+    """
+    for task in scheduled(config):
+        if task.first <= number <= task.last:
+            return task
+    raise ValueError(f"number = {number}: the schedule has rounds 1 to {total_rounds(config)}")
+
+
 def total_rounds(config: Config) -> int:
     """T: rounds of all tasks together."""
     return sum(task.rounds for task in config.tasks.values())

@@ -25,7 +25,7 @@ from fedlens.accountant.ledger.population import (
 from fedlens.client.app import build_client_app
 from fedlens.server.app import app
 from fedlens.server.config.mechanism import round_event
-from fedlens.server.config.schedule import scheduled
+from fedlens.server.config.schedule import task_at
 from fedlens.server.config.tree import ConfigError
 from fedlens.server.ledger.population import joined, population_folder
 from fedlens.server.ledger.run_ledger import RunLedger
@@ -419,7 +419,7 @@ def test_a_run_ledger_charges_the_population_first(config, clinic, tmp_path, mon
         return append(self, *args, **keywords)
 
     monkeypatch.setattr(Ledger, "append", watch)
-    run_ledger.prepare_charge(scheduled(config())[0], 1).pay()
+    run_ledger.prepare_charge(task_at(config(), 1), 1).pay()
     assert order == ["clinic", "run"]
 
 
@@ -432,7 +432,7 @@ def test_a_scheduled_probe_that_waits_is_refused_before_anybody_computes(config,
     )
     directory = RunDirectory.create(tmp_path / "run", asking)
     run_ledger = RunLedger(asking, directory, "abc")
-    training, probe = scheduled(asking)
+    training, probe = task_at(asking, 1), task_at(asking, asking.tasks["critic"].rounds + 1)
     ward.set_officer_rule(0.0, 1.0, by="otto")
     run_ledger.prepare_charge(training, 1).pay()
     with pytest.raises(OutOfBudget, match="has not approved this one"):

@@ -20,6 +20,7 @@ from fedlens.server.config.schedule import (
     planned_epsilon,
     scaled,
     scheduled,
+    task_at,
     total_rounds,
 )
 from fedlens.server.config.tree import Config, ConfigError
@@ -53,6 +54,12 @@ def test_rounds_are_numbered_over_all_tasks_in_their_order():
         ("annotator", "annotator", 4, 23),
     ]
     assert total_rounds(made(THREE)) == 23
+    assert [task_at(made(THREE), n).name for n in (1, 2, 3, 4, 23)] == [
+        "warmup", "critic", "critic", "annotator", "annotator",
+    ]  # fmt: skip
+    for number in (0, 24):
+        with pytest.raises(ValueError, match="rounds 1 to 23"):
+            task_at(made(THREE), number)
 
 
 def test_each_task_has_its_own_mechanism():
