@@ -5,17 +5,28 @@ from __future__ import annotations
 import ctypes
 import gc
 
+LARGE_PIECE = 2**22
+"""Bytes of a piece that goes back as soon as it is freed."""
+_MMAP_THRESHOLD = -3
+"""What the C library calls that size in its header ``malloc.h``."""
+
 
 def give_back_memory() -> bool:
-    """Have the C library return what was freed; whether it could be asked.
+    """Have the C library return what was freed, and large pieces at once from now on.
 
     It keeps freed pieces between those in use. After a training these are hundreds of megabytes,
-    which what comes next would be added to.
+    which what comes next would be added to. By itself it soon keeps pieces of up to 32 MiB, the
+    size that many tensors of large images have.
+
+    Returns:
+        Whether it could be asked.
     """
     gc.collect()
     try:
-        trim = ctypes.CDLL(None).malloc_trim
+        library = ctypes.CDLL(None)
+        trim, limit = library.malloc_trim, library.mallopt
     except (AttributeError, OSError, TypeError):  # another C library than glibc
         return False
+    limit(_MMAP_THRESHOLD, LARGE_PIECE)
     trim(0)
     return True

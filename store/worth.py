@@ -15,7 +15,7 @@ RECOGNISED = "recognised"
 """Key of how far an annotator recognises samples, beside signals by class."""
 NOISE_BELOW = 0.35
 """Mean signal below which samples are ``noise``."""
-CLEAR_FROM = 0.3
+CLEAR_FROM = 0.26
 """Fidelity from which they are ``clear``."""
 
 

@@ -15,7 +15,7 @@ from fedlens.client.messages import TrainRequest
 from fedlens.client.tasks.protocol import ClientTask
 from fedlens.client.tasks.settings import CardSettings
 from fedlens.client.users.protocol import LocalData, LocalUsers
-from fedlens.client.users.records import padded
+from fedlens.client.users.records import alone
 from fedlens.models import devices
 from fedlens.models.cards.statistics import card_layout
 from fedlens.models.cards.vectors import card_vector
@@ -33,12 +33,12 @@ class CardLocalTask(ClientTask):
     @torch.no_grad()
     def updates(self, cohort: Sequence[LocalData], seeds: Sequence[int]) -> Tensor:
         """Each user's vector, float32 [users, P]; zeros of one without records."""
-        held = padded(cohort, self._records, self._users)
-        parts = (part.to(self._device) for part in (held.images, held.labels, held.present))
-        # user by user, in one shape: no user rounds another's numbers
-        return torch.stack(
-            [
-                card_vector(images, labels, present, self._layout)
-                for images, labels, present in zip(*parts, strict=True)
-            ]
+        # user by user: none rounds another's numbers
+        return torch.stack([self._vector(data) for data in cohort])
+
+    def _vector(self, data: LocalData) -> Tensor:
+        held = alone(data, self._records, self._users)
+        images, labels, present = (
+            part[0].to(self._device) for part in (held.images, held.labels, held.present)
         )
+        return card_vector(images, labels, present, self._layout)

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from fedlens.client.update.record_mode import DrawnRecords, NodeRecords
 from fedlens.client.users.cache import WeakCache
-from fedlens.client.users.protocol import LocalUsers
-from fedlens.client.users.records import NO_USER, CohortData, padded
+from fedlens.client.users.protocol import LocalData, LocalUsers
+from fedlens.client.users.records import NO_USER, CohortData, alone
 from fedlens.models.annotators import Annotator
 
 GROUP = 128
@@ -88,8 +88,8 @@ class FeatureCache:
         return [known[p] if known else self._made(p, decoy) for p, decoy in places]
 
     def _made(self, position: int, decoy: int = NO_USER) -> UserRows:
-        alone = CohortData(self._users, [position], [decoy])
-        return rows_of_user(self._annotator, alone, self._records, self._users)
+        data = CohortData(self._users, [position], [decoy])[0]
+        return rows_of_user(self._annotator, data, self._records, self._users)
 
     def drawn(self, drawn: DrawnRecords) -> tuple[Tensor, Tensor]:
         """Record mode: rows float32 [n, components + 1] and labels of the sound ones among some."""
@@ -118,10 +118,10 @@ class FeatureCache:
 
 
 def rows_of_user(
-    annotator: Annotator, alone: CohortData, records: int, users: LocalUsers
+    annotator: Annotator, data: LocalData, records: int, users: LocalUsers
 ) -> UserRows:
-    """The rows of the only user in ``alone``."""
-    held = padded(alone, records, users)
+    """The rows of a user's records."""
+    held = alone(data, records, users)
     return UserRows(rows_of(annotator, held.images[0]), held.labels[0], held.shares[0])
 
 

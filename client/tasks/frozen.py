@@ -18,7 +18,7 @@ from fedlens.client.tasks.settings import FrozenSettings
 from fedlens.client.update.clipping import Blocks
 from fedlens.client.update.record_mode import DrawnRecords
 from fedlens.client.users.protocol import LocalData, LocalUsers
-from fedlens.client.users.records import padded
+from fedlens.client.users.records import alone
 from fedlens.models import devices
 from fedlens.models.features import PatchFeatures
 from fedlens.models.shapes import one_hot
@@ -54,12 +54,13 @@ class FrozenLocalTask(ClientTask):
         A user without records contributes zeros. Each user's rows are computed by themselves and
         in one shape, so that no user rounds another's numbers.
         """
-        held = padded(cohort, self._records, self._users)
-        kinds = one_hot(held.labels, self._users.classes) * held.shares[..., None]
-        kinds, size = kinds.to(self._device), (len(held.labels), self._users.classes, self.dim)
+        size = len(cohort), self._users.classes, self.dim
         found = torch.zeros(size, device=self._device)
-        for user, (images, labels) in enumerate(zip(held.images, held.labels, strict=True)):
-            torch.mm(kinds[user].mT, self.rows(images, labels), out=found[user])
+        for row, data in zip(found, cohort, strict=True):
+            held = alone(data, self._records, self._users)
+            kinds = one_hot(held.labels[0], self._users.classes) * held.shares[0][:, None]
+            rows = self.rows(held.images[0], held.labels[0])
+            torch.mm(kinds.to(self._device).mT, rows, out=row)
         return found.view(len(found), -1)
 
     def rows(self, images: Tensor, labels: Tensor) -> Tensor:

@@ -151,6 +151,17 @@ def padded(cohort: Sequence[LocalData], records: int, users: LocalUsers) -> Padd
     return PaddedRecords(images, labels, present, sensitive, hides)
 
 
+def alone(data: LocalData, records: int, users: LocalUsers) -> PaddedRecords:
+    """`padded` of one user; in a simulation without absent records, but for one where all are.
+
+    A node's time and memory must not tell how much a user holds. A simulation has all records
+    itself, and is spared the work. A user's numbers still follow from that user's records alone.
+    """
+    if not users.origin.own:
+        records = min(records, max(1, len(data.labels)))
+    return padded([data], records, users)
+
+
 def shuffled(held: int, wanted: int, most: int, source: np.random.Generator) -> Rows:
     """``wanted`` positions out of ``held``, each as often as any other (give or take one).
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -91,6 +91,7 @@ class RecordSource:
         columns: what the reader must know.
         needs_label: whether a record without a label is unusable; else none has one.
         partly: whether one without a label has an empty one instead, where others have some.
+        mapped: labels that somebody said the class of: such a one is a label, whatever it is.
     """
 
     path: Path
@@ -105,6 +106,7 @@ class RecordSource:
     columns: SourceColumns = field(default_factory=SourceColumns)
     needs_label: bool = True
     partly: bool = False
+    mapped: Container[str] = ()
 
     def records(self) -> Iterator[LabelledRecord | UnusableRecord]:
         """Every record once, in the order in which they lie.
@@ -205,6 +207,8 @@ class RecordSource:
         return name
 
     def _is_class(self, name: str) -> bool:
+        if name in self.mapped:
+            return True
         return self.columns.is_class is not None and self.columns.is_class(name)
 
 

@@ -304,10 +304,11 @@ def _asked(
         user_from_name=column["user-from-name"],
         each_frame=column["frames"] == "each",
     )
-    source = replace(source, columns=replace(source.columns, told=tally.tell))
+    names = renaming(column["map"])
+    source = replace(source, columns=replace(source.columns, told=tally.tell), mapped=names)
     known = bool(column["user"] or source.user_from_name) or source.knows_users()
     source = replace(source, needs_user=known)
-    return _Asked(source, options, column["sensitive"], parts, tally, renaming(column["map"]))
+    return _Asked(source, options, column["sensitive"], parts, tally, names)
 
 
 def _on_disk(find: Callable[[str], Path] | None, argument: str) -> str:

@@ -20,8 +20,8 @@ from fedlens.privatizers.record_noise import KEY_BYTES, records_noise
 from fedlens.server.config.tree import Config
 from fedlens.server.run.arrays import Arrays
 
-BATCH = 500
-"""Images drawn at once; it decides memory and nothing else."""
+BATCH, BATCH_PLACES = 500, 500 * 32 * 32
+"""Images made at once, and places in them, at most; they decide memory and nothing else."""
 _FILTER_NOISE, _SENSITIVE, _ORDER = b"filter noise", b"sensitive", b"order"
 """What a key that is not to be known is for."""
 _NORMALS_AT_ONCE = 16
@@ -176,6 +176,12 @@ class Sampler:
         return drawn
 
     @property
+    def _at_once(self) -> int:
+        """Images that are made at once."""
+        _, height, width = self.generator.shape
+        return max(1, min(BATCH, BATCH_PLACES // (height * width)))
+
+    @property
     def filters(self) -> bool:
         """Whether candidates are turned down."""
         return self.annotator is not None and self.agreement > 0
@@ -204,7 +210,7 @@ class Sampler:
         """Unfiltered images [n, c, h, w] between classes, by shares float32 [n, classes]."""
         noise = _normals(len(shares), self.latent, seed)
         images, device = torch.empty(len(shares), *self.generator.shape), self.device
-        for places in torch.split(torch.arange(len(shares)), BATCH):
+        for places in torch.split(torch.arange(len(shares)), self._at_once):
             images[places] = self.generator(
                 noise[places].to(device), shares[places].to(device)
             ).cpu()
@@ -223,10 +229,13 @@ class Sampler:
         places = torch.arange(len(images))[:, None]
         rows = torch.cat([places, drawn_for], 1).float()
         noise = records_noise(self._key(seed, _FILTER_NOISE), rows, shape)
-        pairs = zip(torch.split(images, BATCH), torch.split(noise, BATCH), strict=True)
+        parts = (torch.split(whole, self._at_once) for whole in (images, noise))
         device = devices.device_of(self.privatizer)
-        parts = [self.privatizer(part.to(device), drawn.to(device)).cpu() for part, drawn in pairs]
-        return torch.cat(parts)
+        found = [
+            self.privatizer(part.to(device), drawn.to(device)).cpu()
+            for part, drawn in zip(*parts, strict=True)
+        ]
+        return torch.cat(found)
 
     def _key(self, seed: int, purpose: bytes) -> bytes:
         """What only who has the generator can know: 32 bytes, where PyTorch's seeds have four."""
@@ -258,7 +267,7 @@ class Sampler:
         noise, first = _normals(len(labels), self.latent, seed), 0
         images = torch.empty(len(places), *self.generator.shape)  # never held twice
         device = self.device
-        for some in torch.split(places, BATCH):
+        for some in torch.split(places, self._at_once):
             drawn = self.generator(noise[some].to(device), labels[some].to(device))
             images[first : first + len(some)] = drawn
             first += len(some)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedlens.client.messages import Vector
+from fedlens.foundation.memory import give_back_memory
 from fedlens.foundation.profile import span
 from fedlens.models.annotators import Annotator
 from fedlens.models.generators import Generator
@@ -111,6 +112,7 @@ class Learner:
         """
         task = self.task(scheduled)
         self._filter.check(task)
+        give_back_memory()  # what the generator's training left would be added to these images
         task.prepare(self._samples)
 
     def _samples(self) -> tuple[Tensor, Tensor]:

@@ -112,7 +112,7 @@ def test_a_user_whose_images_have_another_shape_is_as_one_without_records(
     users, ask, make_request, kind
 ):
     class Mixed:
-        shape, classes, partition = SHAPE, CLASSES, 0
+        shape, classes, partition, origin = SHAPE, CLASSES, 0, users.origin
 
         def __len__(self):
             return 3

@@ -200,6 +200,19 @@ def test_a_simulation_renames_and_leaves_out_by_map(tmp_path):
         load(f"manifest:{tmp_path},map=a")
 
 
+@pytest.mark.parametrize("partly", [False, True])
+def test_a_class_called_as_no_label_is_one_by_map(tmp_path, partly):
+    names = ["a", "unlabelled", "n/a", "-1"]
+    pictures_in(tmp_path, [f"{i}.png" for i in range(40)])
+    rows = "".join(f"{i}.png,{names[i % 4]}\n" for i in range(40))
+    (tmp_path / "m.csv").write_text(f"file,label\n{rows}")
+    mapped = "map=unlabelled:b;n/a:c;-1:b"
+    found = load(f"manifest:{tmp_path},{mapped}", partly=partly)
+    assert found.class_names == ("a", "b", "c")
+    every = [*found.train_labels, *found.test_labels]
+    assert np.bincount(every).tolist() == [10, 20, 10]
+
+
 PIXELS = {
     "pixel": [f"pixel{i}" for i in range(784)],
     "placed": [f"{row}x{column}" for row in range(1, 29) for column in range(1, 29)],

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from fedlens.client.messages import TrainRequest
 from fedlens.client.train import train
+from fedlens.client.users.protocol import DataOrigin
+from fedlens.client.users.records import alone
 from fedlens.server.config.mechanism import mechanism
 from fedlens.server.config.tree import Config
 from fedlens.server.learning.builds_on import with_cost
@@ -78,6 +82,18 @@ def test_how_many_records_count_is_nothing_that_one_person_decides(tmp_path):
         for held in (1, EACH)
     )
     assert few == many
+
+
+def test_a_simulation_computes_what_people_hold_and_a_node_as_if_all_held_as_much(tmp_path):
+    config = config_of(saved(tmp_path / "d.npz", 0, others=4), PEOPLE // 2)
+    spared = node_users(config, 0)
+    hosted = replace(spared, origin=DataOrigin(own=True))
+    for place in range(len(spared)):
+        data = spared.user(place)
+        assert alone(data, EACH, spared).images.shape[1] == max(1, len(data.labels))
+        assert alone(data, EACH, hosted).images.shape[1] == EACH
+        both = own_sum(config, spared, place), own_sum(config, hosted, place)
+        assert np.abs(both[0] - both[1]).max() < 1e-6
 
 
 @pytest.mark.parametrize("scheme, said", [("iid", True), ("column", False)])
