@@ -208,7 +208,7 @@ def claims_of(
 def check_claims(claims: Claims | None, measured: Measured) -> list[Check]:
     """Every claimed reading, and the use, against what was measured."""
     if claims is None:
-        said = "the file claims nothing of what attackers read: keep it again with a study or curve"
+        said = "of what attackers read: none; a curve or study measures that, no run and no export"
         return [Check("claims", Verdict.UNKNOWN, said)]
     checks = [
         _reading(sees, claimed, found)

@@ -233,6 +233,21 @@ def test_a_run_without_its_folder_has_the_figure_of_its_store(
     assert "NOT PRIVATE" in words(open_page("privacy", people="loud"))
 
 
+def test_a_filter_s_nats_stand_on_one_line_with_dp(
+    store_at: tuple[str, Store], open_page: Opener
+) -> None:
+    hidden = {"kind": "trained", "network": "spectral", "capacity": 8.0}
+    named = {f"privatizer.{name}": value for name, value in hidden.items()}
+    users = {"data.samples_per_user": 10, "data.records_per_user": 0}
+    populated.whole_run(store_at[1], config=SETTINGS | named | users)
+    populated.whole_run(store_at[1], "plain", config=SETTINGS | {"privatizer.kind": "none"})
+    shown = words(open_page("privacy", people="run-1"))
+    (line,) = re.findall("<dt>With filters</dt><dd>(.*?)</dd>", shown)
+    assert line.startswith(f"DP ε {epsilon_text(4.0 * 3**0.5)} for all")
+    assert "at most 8 nats on average, 10 unlike ones 80" in line
+    assert "With filters" not in words(open_page("privacy", people="plain"))
+
+
 def test_runs_belong_together_by_what_they_asked_built_on_and_borrowed(
     store_at: tuple[str, Store], tmp_path: Path
 ) -> None:

@@ -17,7 +17,7 @@ from fedlens.privatizers.networks.releasers import ConvReleaser
 from fedlens.privatizers.networks.spectral import SpectralReleaser
 from fedlens.privatizers.private_data import PrivateData
 from fedlens.privatizers.protocol import Batch, Privatizer
-from fedlens.privatizers.training import Change, Stage, train_privatizer
+from fedlens.privatizers.training import Change, Progress, Stage, train_privatizer
 
 
 def train_against(
@@ -29,6 +29,7 @@ def train_against(
     meeting: int,
     seed: int,
     change: Change | None = None,
+    progress: Progress | None = None,
 ) -> None:
     """Train in place: the adversary alone for ``meeting`` steps, then all networks of ``rates``.
 
@@ -41,7 +42,10 @@ def train_against(
             last_rate=settings.last_rate, together=True,
         ),
     ]  # fmt: skip
-    train_privatizer(method, train, stages, batch=settings.batch, seed=seed, change=change)
+    batch = settings.batch
+    train_privatizer(
+        method, train, stages, batch=batch, seed=seed, change=change, progress=progress
+    )
 
 
 def adversary_of(filter_: nn.Module, train: PrivateData, generator: torch.Generator) -> nn.Module:

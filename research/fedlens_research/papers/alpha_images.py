@@ -68,7 +68,7 @@ from fedlens.privatizers.attacks.targets import target_of
 from fedlens.privatizers.networks.releasers import ConvReleaser
 from fedlens.privatizers.private_data import PrivateData, Split
 from fedlens.privatizers.protocol import FILTER, PrivatizerError
-from fedlens.privatizers.training import Stage, train_privatizer
+from fedlens.privatizers.training import Progress, Stage, train_privatizer
 from fedlens_research.framework.charts import plot_lines, plot_sheet
 from fedlens_research.framework.pieces import Piece
 from fedlens_research.framework.settings import check_names, parse_points
@@ -206,6 +206,7 @@ def train_point(
     alpha: float,
     weight: float,
     seed: int,
+    progress: Progress | None = None,
 ) -> AlphaPrivatizer:
     """One point of the curve, from a copy of the start."""
     objective = AlphaObjective(
@@ -218,8 +219,10 @@ def train_point(
     rate = settings.rate
     rates = {FILTER: rate, "adversary": rate, "utility": rate / 4}
     meeting = max(1, settings.steps // 8)
-    change = moved(settings.shift)
-    train_against(method, train, settings, rates, meeting=meeting, seed=seed + 1, change=change)
+    train_against(
+        method, train, settings, rates, meeting=meeting, seed=seed + 1,
+        change=moved(settings.shift), progress=progress,
+    )  # fmt: skip
     return method
 
 

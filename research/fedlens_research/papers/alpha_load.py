@@ -58,6 +58,7 @@ from fedlens.privatizers.networks.peaks import fit_peaks
 from fedlens.privatizers.networks.releasers import LstmReleaser
 from fedlens.privatizers.private_data import PrivateData, Split
 from fedlens.privatizers.protocol import FILTER, PrivatizerError
+from fedlens.privatizers.training import Progress
 from fedlens_research.framework.charts import plot_lines, plot_loads
 from fedlens_research.framework.pieces import Piece
 from fedlens_research.framework.settings import check_names, parse_points
@@ -230,7 +231,11 @@ def releaser_of(
 
 
 def train_point(
-    settings: AlphaLoadSettings, train: PrivateData, objective: AlphaObjective, seed: int
+    settings: AlphaLoadSettings,
+    train: PrivateData,
+    objective: AlphaObjective,
+    seed: int,
+    progress: Progress | None = None,
 ) -> AlphaPrivatizer:
     """A releaser and its adversary; NE of the train part comes near the objective's error budget.
 
@@ -242,7 +247,8 @@ def train_point(
     net, adversary = networks(settings, train, seed)
     method = AlphaPrivatizer(net, adversary, objective)
     rates = {FILTER: settings.rate, "adversary": settings.adversary_rate}
-    train_against(method, train, settings, rates, meeting=settings.meeting_steps, seed=seed)
+    meeting = settings.meeting_steps
+    train_against(method, train, settings, rates, meeting=meeting, seed=seed, progress=progress)
     return method
 
 

@@ -22,7 +22,13 @@ from fedlens.privatizers.networks.filters import DenseFilter, UNet
 from fedlens.privatizers.networks.releasers import ConvReleaser
 from fedlens.privatizers.private_data import PrivateData
 from fedlens.privatizers.protocol import FILTER, Privatizer, PrivatizerError, shows_code
-from fedlens.privatizers.training import Change, Stage, train_identity, train_privatizer
+from fedlens.privatizers.training import (
+    Change,
+    Progress,
+    Stage,
+    train_identity,
+    train_privatizer,
+)
 from fedlens_research.filters.fader import CODE, FaderPrivatizer
 from fedlens_research.framework.settings import check_names
 from fedlens_research.papers.adversarial import adversary_of, moved, train_against
@@ -139,6 +145,7 @@ def train_point(
     objective: Objective,
     seed: int,
     fader: FaderPrivatizer | None = None,
+    progress: Progress | None = None,
 ) -> InformationPrivatizer:
     """A filter by Algorithm 2, against an adversary of its own; behind a FaderNet if one is given.
 
@@ -161,7 +168,10 @@ def train_point(
     if shows_code(net):
         _serve(method, settings, train, seed, change)
     rates = {FILTER: settings.rate, ADVERSARY: settings.adversary_rate}
-    train_against(method, train, settings, rates, meeting=meeting, seed=seed, change=change)
+    train_against(
+        method, train, settings, rates, meeting=meeting, seed=seed, change=change,
+        progress=progress,
+    )  # fmt: skip
     return method
 
 

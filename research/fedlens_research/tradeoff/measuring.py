@@ -37,6 +37,7 @@ from fedlens.privatizers.attacks.filter_attack import (
     FilterAttack,
     attack_code,
     attack_filter,
+    told,
 )
 from fedlens.privatizers.attacks.scores import score
 from fedlens.privatizers.attacks.targets import target_of
@@ -45,6 +46,7 @@ from fedlens.privatizers.classifiers import noise_shape_of
 from fedlens.privatizers.export import example_inputs, latency_ms
 from fedlens.privatizers.networks.information import InformationError, mutual_information
 from fedlens.privatizers.private_data import PrivateData, Split
+from fedlens_research.framework.trials import Report
 from fedlens_research.metrics.fairness import FairnessError, fairness
 from fedlens_research.tradeoff.certified import certify
 from fedlens_research.tradeoff.points import IMAGES, SERIES, TrainedFilter, kind_of
@@ -130,6 +132,7 @@ class FilterJudge:
     seed: int  # of noise, attackers and bootstraps
     effort: Effort = FULL  # of attackers who have the filter
     sees: tuple[str, ...] = (ONE,)  # what these see: one release, near-duplicates, no noise
+    tell: Report = lambda _: None  # is told how far it is
 
     @cached_property
     def shares(self) -> Tensor:
@@ -148,6 +151,7 @@ class FilterJudge:
 
     def raw(self) -> FilterFigures:
         """The lines of reference: raw records, and who does not look at them."""
+        self.tell("raw records: their readers and attackers ...")
         test = self.split.test
         lines = {name: self._read(fitted, test) for name, fitted in self.raw_fitted.items()}
         blind = [PRIOR, *([SIDE] if test.side is not None else [])]
@@ -162,6 +166,7 @@ class FilterJudge:
 
     def measure(self, trained: TrainedFilter) -> FilterFigures:
         """All figures of a filter; the time that training took is the caller's to add."""
+        self.tell(f"{trained.point.name}: readers and attackers of what is released ...")
         attack, test = released_parts(trained.filter, self.split, FRESH_SEED + 2 * self.seed)
         reader = self._fresh_reader(attack)
         attacks = {
@@ -190,10 +195,13 @@ class FilterJudge:
         if not names or channel_of(filter_) is None:
             return {}
         target = target_of(filter_, self.split, FRESH_SEED + self.seed)
-        found = attack_filter(target, names, effort=self.effort)
+        self.tell("attackers who have the filter ...")
+        found = attack_filter(target, names, effort=self.effort, tell=self.tell)
         if "code" in names:
             more = [sees for sees in self.sees if sees != ONE]
-            found += [attack_code(target, "code", sees, self.effort) for sees in more]
+            for sees in more:
+                found.append(attack_code(target, "code", sees, self.effort))
+                self.tell(told(found[-1]))
         return {one.name: _figures_of(one) for one in found}
 
     def _figures(

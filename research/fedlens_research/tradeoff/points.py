@@ -29,7 +29,7 @@ from fedlens.privatizers.networks.filters import LinearFilter
 from fedlens.privatizers.networks.masks import threshold_of
 from fedlens.privatizers.private_data import PrivateData
 from fedlens.privatizers.protocol import FILTER, Privatizer, PrivatizerError
-from fedlens.privatizers.training import Stage, train_privatizer
+from fedlens.privatizers.training import Progress, Stage, train_privatizer
 from fedlens_research.papers import STUDIES
 
 CURVE_METHODS = ("information", "cloak", "alpha")
@@ -138,6 +138,7 @@ class CurveJob(NamedTuple):
     provider: nn.Module | None
     points: Sequence[OperatingPoint]
     seed: int
+    progress: Progress | None = None  # is told of the steps of each filter's training
 
 
 @dataclass(frozen=True)
@@ -187,7 +188,9 @@ def _information_images(job: CurveJob) -> Iterator[TrainedFilter]:
     reader = cast(nn.Module, job.provider)
     for point in job.points:
         objective = Objective(cast(float, point.alpha))
-        method = train_point(job.settings, job.train, reader, objective, job.seed)
+        method = train_point(
+            job.settings, job.train, reader, objective, job.seed, progress=job.progress
+        )
         yield _trained(point, method, reader)
 
 
@@ -198,7 +201,9 @@ def _information_points(job: CurveJob) -> Iterator[TrainedFilter]:
     stage = Stage("linear", rates, POINT_STEPS * job.settings.steps, last_rate=0.1, together=True)
     for point in job.points:
         method = _linear(job.train, cast(float, point.alpha), job.seed)
-        train_privatizer(method, job.train, [stage], batch=POINT_BATCH, seed=job.seed)
+        train_privatizer(
+            method, job.train, [stage], batch=POINT_BATCH, seed=job.seed, progress=job.progress
+        )
         yield _trained(point, method, method.networks[UTILITY])
 
 
@@ -252,7 +257,7 @@ def _alpha_images(job: CurveJob) -> Iterator[TrainedFilter]:
     start, mode = serving_start(job.settings, job.train, job.seed), job.settings.modes[0]
     for point in job.points:
         turned = cast(float, point.alpha), cast(float, point.weight)
-        method = train_point(job.settings, job.train, start, mode, *turned, job.seed)
+        method = train_point(job.settings, job.train, start, mode, *turned, job.seed, job.progress)
         yield _trained(point, method, method.networks[UTILITY])
 
 
@@ -264,7 +269,8 @@ def _alpha_series(job: CurveJob) -> Iterator[TrainedFilter]:
         alpha, weight = cast(float, point.alpha), cast(float, point.weight)
         plain = objective_of(job.settings, job.train, job.settings.modes[0], alpha)
         objective = replace(plain, weight=weight)
-        yield _trained(point, train_point(job.settings, job.train, objective, job.seed), None)
+        method = train_point(job.settings, job.train, objective, job.seed, job.progress)
+        yield _trained(point, method, None)
 
 
 def _trained(point: OperatingPoint, method: Privatizer, reader: nn.Module | None) -> TrainedFilter:

@@ -140,7 +140,9 @@ def _report(plan: CurvePlan, tell: Report) -> Curve:
     points = parse_operating_points(plan.method, plan.points or own)
     plan.out.mkdir(parents=True, exist_ok=True)
     every = [
-        _Seed(plan, recipe, first if seed == plan.seeds[0] else plan.load(seed), seed, tell)
+        _Seed(
+            plan, recipe, first if seed == plan.seeds[0] else plan.load(seed), seed, _by(seed, tell)
+        )
         for seed in plan.seeds
     ]
     seeds = [one.run(points) for one in every]
@@ -156,6 +158,11 @@ def _report(plan: CurvePlan, tell: Report) -> Curve:
     _draw(curve, every[0])
     write_json(plan.out / "points.json", curve.rows())
     return curve
+
+
+def _by(seed: int, tell: Report) -> Report:
+    """The same, with the seed before each line."""
+    return lambda line: tell(f"seed {seed}: {line}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,11 +182,12 @@ class _Seed:
         raw, found = self._kept(None), {one: self._kept(one) for one in points}
         missing = [one for one in points if found[one] is None]
         if raw is None or missing:
+            self.tell("the network that the service reads raw records with ...")
             provider = self.recipe.provider(self.recipe.settings, self.split.train, self.seed)
             judge = self._judge(provider)
             if raw is None:
                 raw = self._keep(None, judge.raw())
-                self.tell(f"seed {self.seed}: raw records: utility {raw.utility:.3f}")
+                self.tell(f"raw records: utility {raw.utility:.3f}")
             if missing:
                 found |= self._train(judge, provider, missing, raw)
         return raw, {one: value for one, value in found.items() if value is not None}
@@ -193,7 +201,9 @@ class _Seed:
     ) -> dict[OperatingPoint, FilterFigures]:
         found, start = {}, time.perf_counter()
         settings, train = self.recipe.settings, self.split.train
-        for trained in self.recipe.filters(CurveJob(settings, train, provider, missing, self.seed)):
+        job = CurveJob(settings, train, provider, missing, self.seed, self._trained)
+        self.tell("a filter is trained ...")
+        for trained in self.recipe.filters(job):
             measured = judge.measure(trained)
             seconds = time.perf_counter() - start
             path = self.filter_path(trained.point)
@@ -202,11 +212,16 @@ class _Seed:
             measured = dataclasses.replace(measured, seconds=seconds)
             found[trained.point] = self._keep(trained.point, measured)
             self.tell(
-                f"seed {self.seed}: {trained.point.name}: utility {measured.utility:.3f}, "
+                f"{trained.point.name}: utility {measured.utility:.3f}, "
                 f"strongest attacker {measured.reads()[ONE]:.3f}, {seconds:.0f} s"
             )
             start = time.perf_counter()
         return found
+
+    def _trained(self, done: int, total: int) -> None:
+        """Tells each tenth of a filter's training."""
+        if 10 * done // total > 10 * (done - 1) // total:
+            self.tell(f"trained {done} of {total} steps")
 
     def _claims(
         self, filter_: nn.Module, found: FilterFigures, raw: FilterFigures
@@ -226,7 +241,7 @@ class _Seed:
         reading = getattr(settings, "reading_steps", 200 if plan.quick else 800)
         attacking = getattr(settings, "attacker_steps", 200 if plan.quick else 600)
         effort = QUICK if plan.quick else FULL
-        more = self.seed, effort, (SEES[:1] if plan.quick else SEES)
+        more = self.seed, effort, (SEES[:1] if plan.quick else SEES), self.tell
         return FilterJudge(self.split, provider, plan.fresh, reading, attacking, group, *more)
 
     def filter_path(self, point: OperatingPoint) -> Path:
