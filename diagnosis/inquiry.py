@@ -229,29 +229,33 @@ class Inquiry:
             One standard deviation a row, and how many rows are of the first kind.
         """
         own, source = self.reference.held.places[first::2], torch.Generator().manual_seed(_DEALT)
-        of_users = self._dealt(own, source, evenly=False, variance=self._of_users())
-        if not self._of_reference():
-            return of_users, len(of_users)
-        evenly = self._dealt(own, source, evenly=True, variance=self._of_reference())
-        return np.concatenate([of_users, evenly]), len(of_users)
+        variances = [self._of_users()] + [self._of_reference()] * (self._of_reference() > 0)
+        deals = [
+            (self._dealt(own, source, evenly=kind > 0), variance)
+            for kind, variance in enumerate(variances)
+            for _ in range(DEALS)
+        ]
+        count = len(own)
+        rows = np.empty((len(deals) * count, len(self.observed.value)), np.float32)
 
-    def _dealt(
-        self, own: Tensor, source: torch.Generator, *, evenly: bool, variance: float
-    ) -> Matrix:
-        """Users' differences from their mean, scaled to so much of one user's variance in all."""
-        labels = self.reference.labels_of(own.flatten())
-        rows = np.empty((DEALS * len(own), len(self.observed.value)), np.float32)
-        size = np.float32(np.sqrt(variance / len(rows) / (1 - 1 / len(own))))
-        for deal in range(DEALS):
-            order = torch.randperm(own.numel(), generator=source)
-            dealt = own.flatten()[order].view_as(own)
-            if evenly:  # each class goes round among all users
-                ranked = order[torch.argsort(labels[order], stable=True)]
-                dealt = own.flatten()[ranked].view(own.shape[1], own.shape[0]).mT
+        def fill(number: int) -> None:
+            dealt, variance = deals[number]
             found = self.reference.sound(dealt)
             found -= found.mean(0)
-            np.multiply(found, size, out=rows[deal * len(own) : (deal + 1) * len(own)])
-        return rows
+            size = np.float32(np.sqrt(variance / (DEALS * count) / (1 - 1 / count)))
+            np.multiply(found, size, out=rows[number * count : (number + 1) * count])
+
+        in_threads(fill, range(len(deals)))
+        return rows, DEALS * count
+
+    def _dealt(self, own: Tensor, source: torch.Generator, *, evenly: bool) -> Tensor:
+        """The same images dealt out anew, whatever their classes or each class among all users."""
+        order = torch.randperm(own.numel(), generator=source)
+        if not evenly:
+            return own.flatten()[order].view_as(own)
+        labels = self.reference.labels_of(own.flatten())
+        ranked = order[torch.argsort(labels[order], stable=True)]
+        return own.flatten()[ranked].view(own.shape[1], own.shape[0]).mT
 
     def _of_users(self, users: float = 0.0) -> float:
         """Variance of the mean over users, and over the set behind the reference, in one user's."""

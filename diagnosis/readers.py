@@ -181,8 +181,8 @@ def class_sums(rows: Tensor, held: Held, classes: int) -> Tensor:
 
 def _products(rows: Tensor, places: Tensor) -> Tensor:
     """Of each user's records' rows with each other, [users, records, records]."""
-    found = [rows[some] @ rows[some].mT for some in torch.split(places, AT_ONCE)]
-    return torch.cat(found)
+    held = (rows[some] for some in torch.split(places, AT_ONCE))
+    return torch.cat([own @ own.mT for own in held])
 
 
 def _norms(products: Tensor, weights: Tensor) -> Tensor:
