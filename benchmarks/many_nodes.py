@@ -27,6 +27,7 @@ from fedlens.simulations.federation.apps import client_app
 from fedlens.simulations.transports.inprocess import InProcessGrid
 
 FEW_STEPS = {
+    "data.samples_per_user": 4,
     "tasks.annotator.rounds": 2,
     "tasks.warmup.generator_steps": 1,
     "tasks.warmup.faithful_steps": 1,
@@ -37,18 +38,18 @@ FEW_STEPS = {
     "release.samples": 10,
     "release.agreement": 0.0,
 }
-"""The demo's questions, with hardly any training between them."""
+"""The demo's questions, with hardly any training between them; a node holds four pictures."""
 
 
 @dataclass
 class Traffic:
     """What went to nodes and came back in one kind of question."""
 
+    down: int
+    """Bytes of a message to a node: all have one size."""
+    up: int
+    """Bytes of a reply."""
     messages: int = 0
-    down: int = 0
-    """Bytes that went to nodes."""
-    up: int = 0
-    """Bytes that came back."""
     answering: float = 0.0
     """Seconds in which nodes computed."""
 
@@ -65,23 +66,30 @@ class CountingGrid(InProcessGrid):
         kind = "whom it hosts"
         if message.metadata.message_type == "train":
             kind = str(message.content.config_records["config"]["kind"])
-        known = self.traffic.setdefault(kind, Traffic())
         started = time.perf_counter()
         reply = super().answer(message)
-        known.answering += time.perf_counter() - started
-        known.messages += 1
-        known.down += message_to_proto(message).ByteSize()
-        known.up += message_to_proto(reply).ByteSize()
+        seconds = time.perf_counter() - started
+        if kind not in self.traffic:
+            self.traffic[kind] = Traffic(*(_bytes(one) for one in (message, reply)))
+        self.traffic[kind].answering += seconds
+        self.traffic[kind].messages += 1
         return reply
+
+
+def _bytes(message: Message) -> int:
+    return int(message_to_proto(message).ByteSize())
 
 
 def main() -> None:
     """Train, count, print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.many_nodes")
     parser.add_argument("--nodes", type=int, default=1000)
-    nodes = parser.parse_args().nodes
+    parser.add_argument("--schedule", default="card warmup critic annotator", help="tasks")
+    args = parser.parse_args()
+    nodes = args.nodes
     sized = {"data.users": nodes, "data.nodes": nodes, "privacy.delta": 0.1 / nodes}
-    config = preset_config("demo").updated({**FEW_STEPS, **sized})
+    chosen = {**FEW_STEPS, **sized, "schedule": args.schedule}
+    config = preset_config("demo").updated(chosen)
     grid = CountingGrid(nodes, config.flat())
     started = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
@@ -104,9 +112,9 @@ def _table(traffic: dict[str, Traffic], nodes: int) -> Table:
         table.add_row(
             kind,
             f"{count:,}",
-            f"{one.down / count / 1e3:,.1f} kB",
-            f"{one.up / count / 1e3:,.1f} kB",
-            f"{one.up / count * nodes / 1e6:,.1f} MB",
+            f"{one.down / 1e3:,.1f} kB",
+            f"{one.up / 1e3:,.1f} kB",
+            f"{one.up * nodes / 1e6:,.1f} MB",
             f"{1000 * one.answering / count:.1f} ms",
         )
     return table
