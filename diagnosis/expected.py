@@ -109,7 +109,7 @@ class ReferenceSums:
         return self._only(torch.stack(halved, 1).flatten(0, 1))
 
     def _only(self, places: Tensor) -> ReferenceSums:
-        """Users of these images [users, records] alone, their rows multiplied as is fast here.
+        """Users of these images [users, records] alone, in the precision that is fast here.
 
         Changes are differences of such means, in which what rounding does cancels.
         """
@@ -219,10 +219,10 @@ class ReferenceSums:
 
     def _rows_of(self, images: Tensor) -> Rows:
         made: dict[tuple[object, ...], Tensor] = {}
-        for reader in self._readers:  # small products: to convert them takes longer than it saves
-            if reader.key not in made:
-                made[reader.key] = reader.features(images)
         with multiplying_in(self._precision, images.device):
+            for reader in self._readers:
+                if reader.key not in made:
+                    made[reader.key] = reader.features(images)
             rows = [reader.rows(made[reader.key]) for reader in self._readers]
         return tuple(one.float() for one in rows)
 
