@@ -41,6 +41,7 @@ from fedlens.diagnosis.report import (
 )
 from fedlens.diagnosis.surprises import UNNAMED
 from fedlens.diagnosis.threads import one_thread_each
+from fedlens.foundation.memory import give_back_memory
 from fedlens.models.faults.protocol import Fault
 from fedlens.models.probes.asking import parse_probe
 from fedlens.server.round.releases import ArchivedRelease
@@ -149,6 +150,7 @@ def diagnose(
         said = first_look(observed, reference, records, tried) if on_look else ""
         if on_look is not None and said:
             on_look(said)
+        give_back_memory()
         begin("fits")
         inquiry = Inquiry(observed, reference, records, tried, on_step, stored_at=stored_at)
         return concluded(inquiry, reference, begin)

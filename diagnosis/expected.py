@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -21,6 +22,7 @@ from fedlens.diagnosis.held import AT_ONCE, Held, Named
 from fedlens.diagnosis.hypotheses import Hypothesis
 from fedlens.diagnosis.readers import READERS, TaskReader, compared
 from fedlens.diagnosis.reference import Reference
+from fedlens.diagnosis.threads import in_threads
 from fedlens.foundation.code_digest import code_sha256
 from fedlens.models.faults.protocol import FaultSetting, Variant
 from fedlens.models.precision import chosen as precision
@@ -159,11 +161,12 @@ class ReferenceSums:
 
     def means_of_labels(self, hypotheses: Sequence[Hypothesis]) -> list[Means]:
         """The same under each of some faults of labels, which share all that images decide."""
-        found: list[Means] = []
-        for first in range(0, len(hypotheses), WAYS):
+
+        def some(first: int) -> list[Means]:
             ways = [self._relabelled(one) for one in hypotheses[first : first + WAYS]]
-            found += self._halves(self._sound, ways)
-        return found
+            return self._halves(self._sound, ways)
+
+        return [one for found in in_threads(some, range(0, len(hypotheses), WAYS)) for one in found]
 
     @torch.no_grad()
     def _halves(self, rows: Rows, ways: Sequence[Held]) -> list[Means]:
@@ -197,15 +200,17 @@ class ReferenceSums:
 
     def sums(self, rows: Rows, held: Held) -> Matrix:
         """Users' clipped updates in all tasks side by side, over the noise, float32 [users, P]."""
-        parts = []
-        each = zip(self._readers, rows, self._noise, self._compared, strict=True)
-        for reader, own, noise, places in each:
-            found = [
-                reader.sums(own, held.some(first, first + AT_ONCE))[:, places]
-                for first in range(0, len(held.labels), AT_ONCE)
-            ]
-            parts.append(torch.cat(found) / noise)
-        return torch.cat(parts, 1).numpy()
+        ends = np.cumsum([0, *(len(one.value) for one in self._evidence)])
+        sums = np.empty((len(held), int(ends[-1])), np.float32)
+        for first in range(0, len(held), AT_ONCE):
+            own, part = held.some(first, first + AT_ONCE), sums[first : first + AT_ONCE]
+            each = zip(
+                self._readers, rows, self._noise, self._compared, pairwise(ends), strict=True
+            )
+            for reader, made, noise, places, (begin, end) in each:
+                found = reader.sums(made, own)[:, places].numpy()
+                np.divide(found, np.float32(noise), out=part[:, begin:end])
+        return sums
 
     @torch.no_grad()
     def _rows(self, images: Tensor) -> Rows:

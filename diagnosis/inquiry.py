@@ -31,6 +31,7 @@ from fedlens.diagnosis.reference import LEAST_USERS, Reference
 from fedlens.diagnosis.stored_changes import StoredChanges
 from fedlens.diagnosis.surprises import UNNAMED, surprises
 from fedlens.diagnosis.threads import in_threads
+from fedlens.foundation.memory import give_back_memory
 
 LIBRARY = 600
 """Images by which it is learnt what each fault of images changes, before it is known which of them
@@ -90,12 +91,13 @@ class Inquiry:
         rows = (np.arange(len(first)) < one, np.arange(len(second)) < other)
         self._are_users = np.concatenate(rows)
         drifts = [
-            self._drifts(hypotheses, middle, [getattr(mean, half) - middle for mean in means])
+            self._drifts(hypotheses, middle, [getattr(mean, half) for mean in means])
             for half, middle in (("one", base.one), ("other", base.other))
         ]
         self.geometry = Geometry(base, Disturbance(first, second, *drifts))
+        del drifts, first, second
         self.geometry.add(means)
-        del means, drifts, first, second  # half of all memory
+        give_back_memory()
         self.named = len(hypotheses)
         if surprised:
             self.geometry.add(self._surprises(base))
@@ -180,13 +182,19 @@ class Inquiry:
         return found
 
     def _drifts(
-        self, hypotheses: Sequence[Hypothesis], middle: Matrix, changes: Sequence[Matrix]
+        self, hypotheses: Sequence[Hypothesis], middle: Matrix, moved: Sequence[Matrix]
     ) -> Matrix:
-        """All of them as one half of the reference shows them, [drifts, P]."""
+        """All of them as one half of the reference shows them, [drifts, P].
+
+        Args:
+            hypotheses: of the library.
+            middle: the half's mean.
+            moved: the same under each hypothesis.
+        """
         found = [np.float32(self.observed.size_drift) * part for part in self._by_task(middle)]
-        typical, own = _typical(hypotheses, changes), np.float32(self.observed.people_drift)
-        for one, change in zip(hypotheses, changes, strict=True):
-            found += [own * drift for drift in self._drift(one, change, typical)]
+        typical, own = _typical(hypotheses, middle, moved), np.float32(self.observed.people_drift)
+        for one, mean in zip(hypotheses, moved, strict=True):
+            found += [own * drift for drift in self._drift(one, mean - middle, typical)]
         rows = np.stack(found)
         rows[:, self._copies] = 0  # other people hold more of a class, and no copies of it
         return rows
@@ -229,29 +237,33 @@ class Inquiry:
             One standard deviation a row, and how many rows are of the first kind.
         """
         own, source = self.reference.held.places[first::2], torch.Generator().manual_seed(_DEALT)
-        of_users = self._dealt(own, source, evenly=False, variance=self._of_users())
-        if not self._of_reference():
-            return of_users, len(of_users)
-        evenly = self._dealt(own, source, evenly=True, variance=self._of_reference())
-        return np.concatenate([of_users, evenly]), len(of_users)
+        variances = [self._of_users()] + [self._of_reference()] * (self._of_reference() > 0)
+        deals = [
+            (self._dealt(own, source, evenly=kind > 0), variance)
+            for kind, variance in enumerate(variances)
+            for _ in range(DEALS)
+        ]
+        count = len(own)
+        rows = np.empty((len(deals) * count, len(self.observed.value)), np.float32)
 
-    def _dealt(
-        self, own: Tensor, source: torch.Generator, *, evenly: bool, variance: float
-    ) -> Matrix:
-        """Users' differences from their mean, scaled to so much of one user's variance in all."""
-        labels = self.reference.labels_of(own.flatten())
-        rows = np.empty((DEALS * len(own), len(self.observed.value)), np.float32)
-        size = np.float32(np.sqrt(variance / len(rows) / (1 - 1 / len(own))))
-        for deal in range(DEALS):
-            order = torch.randperm(own.numel(), generator=source)
-            dealt = own.flatten()[order].view_as(own)
-            if evenly:  # each class goes round among all users
-                ranked = order[torch.argsort(labels[order], stable=True)]
-                dealt = own.flatten()[ranked].view(own.shape[1], own.shape[0]).mT
+        def fill(number: int) -> None:
+            dealt, variance = deals[number]
             found = self.reference.sound(dealt)
             found -= found.mean(0)
-            np.multiply(found, size, out=rows[deal * len(own) : (deal + 1) * len(own)])
-        return rows
+            size = np.float32(np.sqrt(variance / (DEALS * count) / (1 - 1 / count)))
+            np.multiply(found, size, out=rows[number * count : (number + 1) * count])
+
+        in_threads(fill, range(len(deals)))
+        return rows, DEALS * count
+
+    def _dealt(self, own: Tensor, source: torch.Generator, *, evenly: bool) -> Tensor:
+        """The same images dealt out anew, whatever their classes or each class among all users."""
+        order = torch.randperm(own.numel(), generator=source)
+        if not evenly:
+            return own.flatten()[order].view_as(own)
+        labels = self.reference.labels_of(own.flatten())
+        ranked = order[torch.argsort(labels[order], stable=True)]
+        return own.flatten()[ranked].view(own.shape[1], own.shape[0]).mT
 
     def _of_users(self, users: float = 0.0) -> float:
         """Variance of the mean over users, and over the set behind the reference, in one user's."""
@@ -294,10 +306,14 @@ def _card_places(observed: Observed) -> tuple[NDArray[np.bool_], NDArray[np.bool
     return np.concatenate(cards), np.concatenate(copies)
 
 
-def _typical(hypotheses: Sequence[Hypothesis], changes: Sequence[Matrix]) -> float:
+def _typical(hypotheses: Sequence[Hypothesis], middle: Matrix, moved: Sequence[Matrix]) -> float:
     """Median size of what a fault of the images changes."""
-    pairs = zip(hypotheses, changes, strict=True)
-    sizes = [float(np.linalg.norm(change)) for one, change in pairs if one.fault.kind == "image"]
+    changed = (
+        mean - middle
+        for one, mean in zip(hypotheses, moved, strict=True)
+        if one.fault.kind == "image"
+    )
+    sizes = [float(np.linalg.norm(change)) for change in changed]
     return float(np.median(sizes)) if sizes else 0.0
 
 

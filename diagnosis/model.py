@@ -142,19 +142,19 @@ class Geometry:
         self._extend(0)
         self._axes: _Axes | None = None
 
-    def add(self, means: Sequence[Means]) -> None:
-        """Take up hypotheses."""
-        if not means:
-            return
+    def add(self, means: list[Means]) -> None:
+        """Take up hypotheses; the list is emptied, so that no two copies of all are in memory."""
         known = len(self._vectors)
-        for first in range(0, len(means), TOGETHER):
-            some = means[first : first + TOGETHER]
+        while means:
+            some = means[:TOGETHER]
+            del means[:TOGETHER]
             block = np.empty((2 * len(some), len(self._base.one)), np.float32)
             for row, mean in enumerate(some):
                 np.subtract(mean.one, self._base.one, out=block[2 * row])
                 np.subtract(mean.other, self._base.other, out=block[2 * row + 1])
             self._vectors.append(block)
-        self._extend(known)
+        if len(self._vectors) > known:
+            self._extend(known)
 
     def _extend(self, known: int) -> None:
         ends = self._ends()

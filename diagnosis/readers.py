@@ -18,7 +18,6 @@ from torch import Tensor
 
 from fedlens.client.messages import TrainRequest
 from fedlens.client.tasks.annotator import errors
-from fedlens.client.tasks.feature_cache import rows_of
 from fedlens.client.tasks.frozen import public_features
 from fedlens.client.tasks.settings import AnnotatorSettings, FrozenSettings
 from fedlens.diagnosis.cards.reader import CardReader, card_parts, card_places
@@ -134,7 +133,9 @@ class AnnotatorReader:
 
     def features(self, images: Tensor) -> Tensor:
         """Framed features, [n, components + 1]."""
-        return rows_of(self._annotator, images)
+        with torch.autocast(images.device.type, enabled=False):
+            found = self._annotator.features(images)  # small products: to convert takes longer
+        return self._annotator.framed(found)
 
     def rows(self, features: Tensor) -> Tensor:
         """The same."""
@@ -181,8 +182,8 @@ def class_sums(rows: Tensor, held: Held, classes: int) -> Tensor:
 
 def _products(rows: Tensor, places: Tensor) -> Tensor:
     """Of each user's records' rows with each other, [users, records, records]."""
-    found = [rows[some] @ rows[some].mT for some in torch.split(places, AT_ONCE)]
-    return torch.cat(found)
+    held = (rows[some] for some in torch.split(places, AT_ONCE))
+    return torch.cat([own @ own.mT for own in held])
 
 
 def _norms(products: Tensor, weights: Tensor) -> Tensor:

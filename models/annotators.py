@@ -110,7 +110,11 @@ class Annotator(nn.Module):
 
     def rows(self, images: Tensor) -> Tensor:
         """Framed features, float32 [n, components + 1], of images [n, c, h, w] in [-1, 1]."""
-        turned = self._standardised(self.features(images)) @ self.projection
+        return self.framed(self.features(images))
+
+    def framed(self, features: Tensor) -> Tensor:
+        """The same of features that are there already, float32 [n, dim]."""
+        turned = self._standardised(features) @ self.projection
         turned = torch.nan_to_num(turned)
         longest = math.sqrt(1 - CONSTANT**2) * (1 - ROUNDING_SLACK)
         norms = turned.norm(dim=1, keepdim=True).clamp(min=LEAST_NORM)

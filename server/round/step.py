@@ -238,12 +238,17 @@ class PrivateStep:
     def _requests(
         self, number: int, drawn: DrawnUsers, request: TaskRequest
     ) -> dict[int, RecordDict]:
-        """One for every node, of one size whichever users were drawn: silence would tell."""
+        """One for every node, of one size whichever users were drawn: silence would tell.
+
+        All share the weights in memory: a thousand copies of megabytes would be gigabytes.
+        """
         one, roster = self._request(number, request), self._roster
-        return {
-            node: replace(one, users=users, enrolled=enrolled).to_record()
-            for node, users, enrolled in zip(roster.node_ids, drawn, roster.users, strict=True)
-        }
+        weights, bare = one.to_record()["weights"], replace(one, weights={})
+        found = {}
+        for node, users, enrolled in zip(roster.node_ids, drawn, roster.users, strict=True):
+            found[node] = replace(bare, users=users, enrolled=enrolled).to_record()
+            found[node]["weights"] = weights
+        return found
 
     def _request(self, number: int, request: TaskRequest) -> TrainRequest:
         """What every node is asked alike."""
@@ -267,9 +272,9 @@ class PrivateStep:
     def _read(self, records: dict[int, RecordDict], drawn: DrawnUsers) -> list[Answer]:
         position = {node: i for i, node in enumerate(self._roster.node_ids)}
         answers = []
-        for node, record in records.items():
+        for node in list(records):
             try:
-                reply = TrainReply.from_record(record)
+                reply = TrainReply.from_record(records.pop(node))
             except ReplyError:
                 continue
             place = position[node]

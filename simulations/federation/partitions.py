@@ -7,6 +7,7 @@ lists and leaves no user empty.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal, get_args
 
 import numpy as np
@@ -43,9 +44,9 @@ class Partition:
     offsets: Integers
     own_ids: Integers | None = None
 
-    @property
+    @cached_property
     def ids(self) -> Integers:
-        """Each user's own number, int64 [users], rising."""
+        """Each user's own number, int64 [users], rising; one array, of which nodes have parts."""
         return np.arange(self.users) if self.own_ids is None else self.own_ids
 
     @property
@@ -115,7 +116,8 @@ def partition(
         raise PartitionError(f"{users} users cannot share {total} records; lower users")
     wanted = _sizes(users, total, sizes, rng)
     if scheme == "iid":
-        chosen = rng.permutation(len(labels))[:total].astype(np.int64)
+        chosen = rng.permutation(len(labels)).astype(np.int64, copy=False)
+        chosen = chosen if total == len(labels) else chosen[:total].copy()
         return Partition(chosen, _offsets(wanted))
     shares = np.bincount(labels) / len(labels)
     if scheme == "dirichlet":
@@ -143,7 +145,11 @@ def _check(
 
 def _sizes(users: int, total: int, sizes: Sizes, rng: np.random.Generator) -> Integers:
     """Records per user: at least one each, ``total`` together."""
-    weights = np.ones(users) if sizes == "equal" else 1 + rng.pareto(PARETO_EXPONENT, users)
+    if sizes == "equal":
+        equal = np.full(users, total // users, np.int64)
+        equal[: total % users] += 1
+        return equal
+    weights = 1 + rng.pareto(PARETO_EXPONENT, users)
     exact = (total - users) * (weights / weights.sum())
     counts = np.floor(exact).astype(np.int64)
     short = total - users - int(counts.sum())
@@ -244,4 +250,6 @@ def _gather(owner: Integers, indices: Integers, users: int, what: str) -> Partit
 
 
 def _offsets(counts: Integers) -> Integers:
-    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    found = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=found[1:])
+    return found

@@ -16,7 +16,9 @@ from fedlens.client.train import train
 from fedlens.server.federation.contract_check import EnrolmentError
 from fedlens.server.round.step import NoUsableReply
 from fedlens.server.run.directory import RunDirectory, RunDirectoryError
-from fedlens.simulations.federation.apps import node_users, open_simulated_users
+from fedlens.server.training import train as train_run
+from fedlens.simulations.federation.apps import client_app, node_users, open_simulated_users
+from fedlens.simulations.transports.inprocess import InProcessGrid
 from fedlens.store import SampleFilter, StoreError, open_store
 
 KINDS = pytest.mark.parametrize("kind", ["frozen", "wgan"])
@@ -323,3 +325,21 @@ def test_a_ledger_of_another_configuration_is_refused(small_config, run_small, t
     (tmp_path / "run" / "config.toml").write_text(other.to_toml())
     with pytest.raises(LedgerError, match="another configuration"):
         run_small(other)
+
+
+def test_what_all_nodes_are_sent_is_in_memory_once(small_config, tmp_path):
+    """A thousand copies of a critic of megabytes would not fit."""
+    sent = []
+
+    class Watched(InProcessGrid):
+        def push_messages(self, messages):
+            listed = list(messages)
+            sent.append([one.content.array_records.get("weights") for one in listed])
+            return super().push_messages(listed)
+
+    config = small_config(tasks__critic__rounds=2)
+    directory = RunDirectory.create(tmp_path / "run", config)
+    train_run(config, directory, Watched(client_app, config.data.nodes, config.flat()))
+    asked = [round_ for round_ in sent if round_[0] is not None]
+    assert len(asked) == 2 and {len(round_) for round_ in asked} == {config.data.nodes}
+    assert all(one is round_[0] for round_ in asked for one in round_)

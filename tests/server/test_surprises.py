@@ -18,6 +18,7 @@ from fedlens.diagnosis.fitting import (
     least_visible,
     other_changes,
     size_beyond_chance,
+    strongest,
 )
 from fedlens.diagnosis.model import LinearModel
 from fedlens.diagnosis.reference import like_all
@@ -163,6 +164,18 @@ def test_another_change_that_resembles_a_fault_is_told_from_it():
     assert np.mean(np.array(foreign) <= 0.2) > 0.8
     assert other_changes(_drawn_model(itself, 0.1, rng), [], others) == 1
     assert other_changes(_drawn_model(itself, 0.1, rng), [0], []) == 1
+
+
+@pytest.mark.parametrize(("one", "best", "named"), [(5.0, 5.3, 0), (5.0, 6.5, 3), (0.0, 5.3, 3)])
+def test_the_best_of_many_ways_of_a_fault_has_no_head_start(one, best, named):
+    """Over another fault of one way that explains as much; what explains more is taken."""
+    found = np.array([one, 1.0, 0.5, best, *np.zeros(8)])
+    groups = ["copies", *["crowded"] * 11]
+    none = np.zeros((0, 12))
+    model = LinearModel(np.eye(12), np.eye(12), found, np.zeros(0), none, np.zeros(0))
+    place, q_value = strongest(model, groups, [], 12) or (None, 1.0)
+    assert place == named and q_value < 1e-4
+    assert strongest(replace(model, found=found / 5), groups, [], 12) is None
 
 
 def test_a_place_is_said_in_words():
