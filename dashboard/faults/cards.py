@@ -30,13 +30,15 @@ def render_probe_offer(finding: DiagnosedFault, run: RunRecord, path: str) -> No
     A page asks nothing of users. It shows the command, so that what is spent is spent by a person
     with the right to, from the ledger's own machine.
     """
-    offer = offer_for(finding, run.config)
+    offer = offer_for(finding, run.config, run.run_id)
     if offer is not None:
         split = run.config.get("split.side", "none") != "none"  # whose users cannot be counted
         put_card(offer_card(offer, str(run.config.get("split.model")) if split else path))
 
 
-def offer_for(finding: DiagnosedFault, config: Mapping[str, object]) -> ProbeOffer | None:
+def offer_for(
+    finding: DiagnosedFault, config: Mapping[str, object], run_id: str = ""
+) -> ProbeOffer | None:
     """The probe that would confirm a finding of a run with these settings, priced.
 
     A run that another program entered may lack settings: nothing can be priced then.
@@ -49,6 +51,7 @@ def offer_for(finding: DiagnosedFault, config: Mapping[str, object]) -> ProbeOff
         delta=float(str(config["privacy.delta"])),
         population=_population(str(config.get("privacy.population", ""))),
         asked=str(config.get("data.slice", "")),
+        run_id=run_id,
     )
 
 
