@@ -190,11 +190,12 @@ def _judge(finding: StoredFinding) -> None:
     """What became of it, and why."""
     with st.form(f"judge-{finding.finding_id}", clear_on_submit=True):
         options = list(report.STATUS)
-        status = st.selectbox(
+        status = st.radio(
             "Status",
             options,
             index=options.index(finding.status),
             format_func=lambda one: report.STATUS[one][0],
+            horizontal=True,
         )
         note = st.text_area("Note", max_chars=LONGEST_NOTE)
         words = st.text_input("Hypothesis", finding.hypothesis, max_chars=LONGEST_HYPOTHESIS)

@@ -142,7 +142,7 @@ def test_a_finding_is_judged_and_gets_its_probe_and_its_diagnosis(
     app = open_page("findings", finding=str(number))
     app.button(key="probe-0").click().run()
     next(one for one in app.button if one.label.startswith("The run's diagnosis")).click().run()
-    app.selectbox[0].set_value("confirmed")
+    app.radio[0].set_value("confirmed")
     app.text_area[0].set_value(EVIL)
     next(one for one in app.button if one.label == "Save").click().run()
     kinds = [(one.kind, one.author) for one in store.finding_history(number)]
