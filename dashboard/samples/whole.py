@@ -30,7 +30,6 @@ from fedlens.dashboard.samples.order import (
     oddness,
     project,
     shrink,
-    to_steps,
 )
 from fedlens.store import SampleFilter, Store, StoredSample, StoreError, open_store
 
@@ -95,10 +94,6 @@ class Whole:
         else:
             level = self.odd if order == "commonest" else -self.odd
         return np.where(self.intact, level, np.inf)
-
-    def places(self, chosen: NDArray[np.int64]) -> tuple[list[int], list[int]]:
-        """Where samples lie on the map of the whole batch."""
-        return to_steps(self.features[:, :2], chosen)
 
 
 class WholeBatches:

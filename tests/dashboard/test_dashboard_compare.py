@@ -24,6 +24,7 @@ from fedlens.dashboard.samples.order import (
     looks_of,
     oddness,
     shrink,
+    to_steps,
 )
 from fedlens.dashboard.samples.statistics import differences
 from fedlens.store import SampleFilter, Store
@@ -118,7 +119,7 @@ def test_a_batch_is_ranked_and_mapped_whole_and_damaged_pictures_come_last(
     assert near[0] == page[4].sample_id
     alike = [one.requested_class for one in store.samples_by_id(near[1:6])]
     assert alike[:2] == [4, 4], "as many spokes as it has"
-    across, down = looks.places()
+    across, down = to_steps(looks.features[:, :2])
     assert len(across) == len(down) == 100
     assert (min(across), max(across)) == (0, 1000)
 
