@@ -346,7 +346,7 @@ def _chain(report: Report) -> Answer:
     said = (
         f"No: {len(wrong)} of {len(chains)} ledgers cannot be trusted. Release nothing more."
         if wrong
-        else f"Yes: each of {count_words(len(chains), 'ledger')} was read and every hash holds, on "
+        else f"Yes: {count_words(len(chains), 'ledger')} read and every hash holds, on "
         f"{report.day:%Y-%m-%d}. Compare the heads with those that you filed before."
     )
     return Answer(question, said, tuple(facts), BAD if wrong else GOOD)

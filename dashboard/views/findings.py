@@ -102,7 +102,7 @@ def _list(runs: list[RunRecord]) -> None:
         )
     for one in _page(found):
         put_card(report.heading_card(one, by_id[one.run_id]))
-        put_link("findings", "Open", finding=str(one.finding_id), run=one.run_id)
+        put_link("findings", "View", finding=str(one.finding_id), run=one.run_id)
     if account().may("manage"):
         _write_down(by_id)
 
