@@ -138,7 +138,7 @@ def _own_account(visitor: Member) -> None:
         return
     if changed:
         st.rerun()
-    st.error("The current password is not right.")
+    st.error("Wrong current password.")
 
 
 def change_password(visitor: Member, old: str, new: str) -> bool:

@@ -113,7 +113,7 @@ def _write_down(runs: dict[str, RunRecord]) -> None:
         st.form("new_finding", clear_on_submit=True, border=False),
     ):
         run_id = st.selectbox(
-            "Of the run", list(runs), format_func=lambda one: run_title(runs[one])
+            "Run", list(runs), format_func=lambda one: run_title(runs[one])
         )
         words = st.text_input(
             "Hypothesis", max_chars=LONGEST_HYPOTHESIS, placeholder="What is wrong, in whose data?"
