@@ -48,9 +48,9 @@ def moment(at: datetime) -> str:
 def heading_card(finding: StoredFinding, run: RunRecord) -> str:
     """What is claimed, of which run, by whom."""
     words, kind = STATUS[finding.status]
-    claim = finding.hypothesis[:1].upper() + finding.hypothesis[1:]
     return (
-        f'<p class="over">Finding {finding.finding_id}</p><h2>{text(claim)}</h2>'
+        f'<p class="over">Finding {finding.finding_id}</p>'
+        f'<h2 class="claim">{text(finding.hypothesis)}</h2>'
         f"<p>{tag(words, kind)}{tag(f'run {run.name}')}{_fault(finding)}</p>"
         f'<p class="quiet">By {text(finding.author)}, {moment(finding.created_at)}; last changed '
         f"{moment(finding.changed_at)}</p>"

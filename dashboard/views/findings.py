@@ -112,9 +112,7 @@ def _write_down(runs: dict[str, RunRecord]) -> None:
         st.expander("Write a finding down"),
         st.form("new_finding", clear_on_submit=True, border=False),
     ):
-        run_id = st.selectbox(
-            "Run", list(runs), format_func=lambda one: run_title(runs[one])
-        )
+        run_id = st.selectbox("Run", list(runs), format_func=lambda one: run_title(runs[one]))
         words = st.text_input(
             "Hypothesis", max_chars=LONGEST_HYPOTHESIS, placeholder="What is wrong, in whose data?"
         )
