@@ -102,16 +102,6 @@ class TaskConfig(Section):
         return ""
 
     @property
-    def question(self) -> str:
-        """What users are asked, as it is written; empty: nothing that an officer approves."""
-        return ""
-
-    @property
-    def asks_network(self) -> bool:
-        """Whether the question is about what a network makes of records."""
-        return False
-
-    @property
     def unbounded_by(self) -> str:
         """Which setting leaves a node's reply without a bound in record mode; empty for none."""
         return ""
@@ -407,18 +397,6 @@ class ProbeConfig(TaskConfig):
     def asked_run(self) -> str:
         """Folder of another run whose released network travels with the question; empty: none."""
         return self.model
-
-    @property
-    def question(self) -> str:
-        """What users are asked, as it is written."""
-        return self.probe
-
-    @property
-    def asks_network(self) -> bool:
-        """Whether the question is about what a network makes of records."""
-        from fedlens.models.probes.asking import parse_probe
-
-        return parse_probe(self.probe).probe.needs_model
 
 
 @dataclass(frozen=True)

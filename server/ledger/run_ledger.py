@@ -21,7 +21,7 @@ from fedlens.accountant.wording import shown
 from fedlens.foundation.errors import WrongUse
 from fedlens.foundation.profile import timed
 from fedlens.server.config.schedule import ScheduledTask, total_rounds
-from fedlens.server.config.tasks import TaskConfig
+from fedlens.server.config.tasks import PROBE, TaskConfig
 from fedlens.server.config.tree import Config, ConfigError
 from fedlens.server.ledger.plan import (
     ENROLLED,
@@ -50,10 +50,14 @@ def question_of(name: str, settings: TaskConfig, run_id: str = "") -> str:
         ConfigError: the run whose network is asked has released nothing yet.
         LedgerError: its ledger was harmed.
     """
-    if not settings.question:
-        return ""
-    network_of = run_id if settings.asks_network else ""
-    if settings.asks_network and settings.asked_run:
+    from fedlens.models.probes.asking import parse_probe  # with torch
+
+    probe = str(getattr(settings, "probe", ""))
+    if settings.purpose != PROBE or not probe:
+        return settings.released
+    asks_network = parse_probe(probe).probe.needs_model
+    network_of = run_id if asks_network else ""
+    if asks_network and settings.asked_run:
         try:
             network_of = str(read_header(Path(settings.asked_run) / LEDGER)[0]["run_id"])
         except OSError as error:
@@ -61,7 +65,7 @@ def question_of(name: str, settings: TaskConfig, run_id: str = "") -> str:
                 f"tasks.{name}.model = {settings.asked_run!r}: its ledger cannot be read "
                 f"({error.strerror}); name a run that has released something"
             ) from None
-    return approved_as(settings.question, network_of)
+    return approved_as(probe, network_of)
 
 
 class RunLedger:
