@@ -88,8 +88,20 @@ def probe_event(noise_multiplier: float, released: str = "probe") -> SubsampledG
 
 
 def released_by(question: str) -> str:
-    """What ledgers, by `TaskConfig.released`, and an officer's approvals call a probe's answer."""
+    """What ledgers, by `TaskConfig.released`, call a probe's answer."""
     return f"probe {question}"
+
+
+def approved_as(question: str, network_of: str = "") -> str:
+    """What an officer's approvals call a question.
+
+    Args:
+        question: as it is written.
+        network_of: id of the run whose network is asked, where one is: of another run's network it
+            is another question.
+    """
+    said = released_by(question)
+    return f"{said}, of the network of run {network_of}" if network_of else said
 
 
 def probe_noise(epsilon: float, delta: float) -> float:
@@ -125,7 +137,7 @@ def price_of(
         sharing: who adds the noise.
         population: whose budget pays.
         asked: slice of the population that is asked, ``attribute=value``; empty for everyone.
-        question: that is asked: an officer's approval is of it.
+        question: that is asked, as `approved_as` calls it.
         prior: what was released of the same users, where no population counts it.
 
     Raises:
@@ -156,9 +168,7 @@ def price_of(
         bayesian_epsilon=own.spending().bdp_sound,
         bayesian_delta=bayesian_delta,
         refusal=None if population is None else population.refusal(event, PROBE, asked),
-        waits=None
-        if population is None
-        else population.waits(event, PROBE, asked, released_by(question)),
+        waits=None if population is None else population.waits(event, PROBE, asked, question),
     )
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from shlex import quote
 
 from fedlens.accountant.ledger.population import Population
-from fedlens.accountant.probing import ProbePrice, price_of
+from fedlens.accountant.probing import ProbePrice, approved_as, price_of
 
 EPSILONS = (0.05, 0.1, 0.2, 0.3, 0.5, 1.0)
 """What an offer may cost; the least that tells the share well enough is offered."""
@@ -42,6 +42,7 @@ def probe_offer(
     delta: float,
     population: Population | None = None,
     asked: str = "",
+    run_id: str = "",
     within: float = WITHIN,
 ) -> ProbeOffer | None:
     """A finding's probe at the least cost that tells its share well enough.
@@ -52,6 +53,7 @@ def probe_offer(
         delta: δ of its price: the population's, or the run's.
         population: whose budget pays, if any; its refusal is in the price.
         asked: slice of the population that is asked.
+        run_id: of the run in which it was found, whose network is asked where one is.
         within: half of the 95% interval that is wanted.
 
     Returns:
@@ -59,8 +61,18 @@ def probe_offer(
     """
     if not text:
         return None
+    question = "" if population is None else question_about(text, run_id)
     for epsilon in EPSILONS:
-        price = price_of(epsilon, delta, users, population=population, asked=asked, question=text)
+        price = price_of(
+            epsilon, delta, users, population=population, asked=asked, question=question
+        )
         if price.half_width <= within:
             break
     return ProbeOffer(text, price)
+
+
+def question_about(text: str, run_id: str) -> str:
+    """What an officer's approvals call a question about a run."""
+    from fedlens.models.probes.asking import parse_probe  # with torch, which takes a second
+
+    return approved_as(text, run_id if parse_probe(text).probe.needs_model else "")

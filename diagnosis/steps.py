@@ -15,8 +15,8 @@ STEPS: Mapping[str, str] = {
     "evidence": "Reading the released sums",
     "look": "Taking a first look",
     "fits": "Trying every fault of the library",
-    "findings": "Choosing what is needed",
-    "omnibus": "Looking for what nothing explains",
+    "findings": "Selecting faults",
+    "omnibus": "Checking for unexplained differences",
     "pictures": "Drawing pictures",
 }
 """In their order; each with its words for people."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, Select, func, insert, select, update
+from sqlalchemy import ColumnElement, Select, TextClause, func, insert, select, text, update
 from sqlalchemy.orm import Session
 
 from fedlens.store.chains import in_force, is_answer
@@ -26,7 +26,7 @@ from fedlens.store.records import StoredSample, utc_now
 from fedlens.store.rows import to_record
 from fedlens.store.samples import stored_samples, to_sample
 from fedlens.store.schema import AnnotationTable, LabelTable, UserTable
-from fedlens.store.schema_team import AdjudicationTable, TaskTable
+from fedlens.store.schema_team import SHARED, AdjudicationTable, TaskTable
 from fedlens.store.tasks import EVERYBODY, majority, recount
 
 ReviewState = Literal["waiting", "decided", "agreed", "single"]
@@ -297,19 +297,19 @@ class DecisionMethods(QueueMethods):
             return {sample: label for sample, label in session.execute(rows) if label is not None}
 
 
-def _state(project_id: int, state: ReviewState) -> tuple[ColumnElement[bool], ...]:
+def _state(project_id: int, state: ReviewState) -> tuple[ColumnElement[bool] | TextClause, ...]:
     task = TaskTable
-    of: dict[str, tuple[ColumnElement[bool], ...]] = {
+    of: dict[str, tuple[ColumnElement[bool] | TextClause, ...]] = {
         # "IS 1", not a bare truth value, of which SQLite's index of it knows nothing.
         "waiting": (task.disputed.is_(True), ~task.decided),
-        "decided": (task.decided.expression,),
-        "agreed": (task.answered >= 2, ~task.disputed, ~task.decided),
+        "decided": (task.decided.is_(True),),
+        "agreed": (text(SHARED), ~task.disputed, ~task.decided),
         "single": (task.answered == 1, ~task.decided),
     }
     return task.project_id == project_id, *of[state]
 
 
-def _count(session: Session, wanted: Sequence[ColumnElement[bool]]) -> int:
+def _count(session: Session, wanted: Sequence[ColumnElement[bool] | TextClause]) -> int:
     return session.scalar(select(func.count()).select_from(TaskTable).where(*wanted)) or 0
 
 
@@ -404,11 +404,11 @@ def _by_agreement(
     require(least >= 2, "least", least, "give 2 or more")
     said: dict[int, list[int | None]] = defaultdict(list)
     row, task = AnnotationTable, TaskTable
-    found = (
-        select(row.sample_id, row.label_id)
-        .join(task, (task.project_id == row.project_id) & (task.sample_id == row.sample_id))
-        .where(row.project_id == project_id, is_answer(row), in_force(row))
-        .where(~task.decided, task.answered >= least)
+    shared = select(task.sample_id).where(
+        task.project_id == project_id, text(SHARED), task.answered >= least, ~task.decided
+    )
+    found = select(row.sample_id, row.label_id).where(
+        row.project_id == project_id, row.sample_id.in_(shared), is_answer(row), in_force(row)
     )
     for sample_id, label_id in session.execute(found):
         said[sample_id].append(label_id)

@@ -87,7 +87,8 @@ class TaskTable(Base):
 
     __table_args__ = (
         Index(None, "project_id", "is_open", "lane", "task_rank"),
-        Index("ix_tasks_disputed", "project_id", "disputed"),
+        Index("ix_tasks_decided", "project_id", "decided"),
+        Index("ix_tasks_disputed", "project_id", "disputed", "decided"),
         # Labels by class are counted, and samples with two answers listed, by an index alone.
         Index(
             "ix_tasks_counted",

@@ -29,15 +29,13 @@ from itertools import groupby
 from pathlib import Path
 
 from fedlens.accountant.bounds import Bound
-from fedlens.accountant.dp.differential import DifferentialAccountant
-from fedlens.accountant.events import Event, SubsampledGaussian
+from fedlens.accountant.events import Event
 from fedlens.accountant.ledger.high_water import HighWaterMark
 from fedlens.accountant.ledger.ledger import Ledger, LedgerEntry, LedgerError
-from fedlens.accountant.ledger.officer import OfficerRules, add_line
+from fedlens.accountant.ledger.officer import OfficerMethods
 from fedlens.accountant.ledger.prior import PriorReleases
 from fedlens.accountant.ledger.spending import (
     MOST_ROUNDS,
-    PROBE,
     PopulationSpending,
     Share,
     most_that,
@@ -60,7 +58,7 @@ class OutOfBudget(FedlensError, ValueError):
     exit_status = ExitStatus.OUT_OF_BUDGET
 
 
-class Population:
+class Population(OfficerMethods):
     """A population's folder, opened. Several processes may charge it at once."""
 
     def __init__(self, ledger: Ledger) -> None:
@@ -149,7 +147,7 @@ class Population:
             number: its round.
             purpose: what it is for, in words.
             users: slice that it is about, ``attribute=value``; empty for everyone.
-            question: of a probe: an officer approves it for one slice, once.
+            question: of a probe, as `approved_as` calls it: an officer approves it for one slice.
 
         Raises:
             OutOfBudget: it would pass the budget, or what probes may cost, or waits for an officer.
@@ -160,6 +158,7 @@ class Population:
         self._check(event)
         with self._held():
             reason = self._why_not(event, purpose, users)
+            reason = reason or self.waits(event, purpose, users, question)
             if reason is not None:
                 raise OutOfBudget(reason)
             self._use_approval(event, purpose, users, question)  # lost rather than used twice
@@ -174,72 +173,6 @@ class Population:
             self._mark.raise_to(self._ledger)
             self._book()
         return entry
-
-    def waits(self, event: Event, purpose: str, users: str = "", question: str = "") -> str | None:
-        """Why an officer has to approve ``event`` first, or None; arguments as `charge`.
-
-        Raises:
-            PopulationError: the officer's rules cannot be read.
-        """
-        return self._asked_of_officer(event, purpose, users, question)[1]
-
-    def _asked_of_officer(
-        self, event: Event, purpose: str, users: str, question: str
-    ) -> tuple[bool, str | None]:
-        """Whether it needs an officer's approval, and why it waits, where it has none."""
-        if purpose != PROBE:
-            return False, None  # whatever state the rules are in
-        rules = OfficerRules.read(self.folder)
-        epsilon = self._needs_approval(rules, event, users)
-        if epsilon is None or rules.allowed.get((_noise(event), question, users), 0) > 0:
-            return epsilon is not None, None
-        return True, (
-            f"a privacy officer approves probes of population {self.terms.population!r} that cost "
-            f"more than DP ε = {rules.approve_above:g} or pass {percentage(rules.warn_at)} of the "
-            f"budget, and has not approved this one (ε = {shown(epsilon)}): ask for it on the "
-            "dashboard's page Diagnosis, and it is asked once an officer approves it"
-        )
-
-    def _needs_approval(self, rules: OfficerRules, event: Event, users: str) -> float | None:
-        """The cost of what an officer has to approve; None for what needs no approval."""
-        if not isinstance(event, SubsampledGaussian):
-            return None
-        alone = DifferentialAccountant()
-        alone.compose(event)
-        epsilon = alone.epsilon(self.terms.delta).epsilon
-        asked = rules.needs_approval(epsilon, self.share_spent(users, event))
-        return epsilon if asked else None
-
-    def _use_approval(self, event: Event, purpose: str, users: str, question: str) -> None:
-        needed, waits = self._asked_of_officer(event, purpose, users, question)
-        if waits is not None:
-            raise OutOfBudget(waits)
-        if needed:
-            self._write_down("used", event, question, users=users)
-
-    def _write_down(self, kind: str, event: Event, question: str, **more: str) -> None:
-        said = {"kind": kind, "noise_multiplier": _noise(event), "question": question}
-        add_line(self.folder, said | more)
-
-    def set_officer_rule(self, approve_above: float | None, warn_at: float, *, by: str) -> None:
-        """Have an officer approve probes from a cost on, whoever asks them; see `OfficerRules`."""
-        rule = {"kind": "rule", "approve_above": approve_above, "warn_at": warn_at, "by": by}
-        with self._held():
-            add_line(self.folder, rule)
-
-    def approve(
-        self, event: SubsampledGaussian, *, question: str, users: str = "", by: str
-    ) -> None:
-        """Let one question be asked once with this noise, whatever the officer's rule says.
-
-        Args:
-            event: of the probe.
-            question: as `charge` takes it.
-            users: slice that is asked; empty for everyone.
-            by: name of the officer.
-        """
-        with self._held():
-            self._write_down("approval", event, question, users=users, by=by)
 
     def missing(self, prior: PriorReleases) -> PriorReleases:
         """The releases of another run about these people that were not granted here yet.
@@ -475,11 +408,6 @@ class Population:
                 raise LedgerError(self._ledger.path, first.index + 2, str(error)) from None
             self._account.compose(event, 1 + len(more), purpose, users)
         self._booked += len(entries)
-
-
-def _noise(event: Event) -> float:
-    """Noise multiplier of a probe's event; 0 of what is none."""
-    return event.noise_multiplier if isinstance(event, SubsampledGaussian) else 0.0
 
 
 def _kind(entry: LedgerEntry) -> tuple[Event, str, str]:

@@ -112,13 +112,13 @@ def _allowed(visitor: Member, permission: Permission) -> Member:
 
 def render_account_line(visitor: Member) -> None:
     """Who is signed in, and how to sign out."""
-    left, middle, right = st.columns([5, 1, 1], vertical_alignment="center")
+    left, middle, right = st.columns([7, 1, 1], vertical_alignment="center")
     left.caption(f"Signed in as {plain(visitor.name)} ({visitor.role}).")
     if COOKIE_VARIABLE not in os.environ:
         return
     with middle.popover("Account"):
         _own_account(visitor)
-    right.html('<a href="logout">Sign out</a>')
+    right.html('<p class="away"><a href="logout">Sign out</a></p>')
 
 
 def _own_account(visitor: Member) -> None:
@@ -138,7 +138,7 @@ def _own_account(visitor: Member) -> None:
         return
     if changed:
         st.rerun()
-    st.error("The current password is not right.")
+    st.error("Wrong current password.")
 
 
 def change_password(visitor: Member, old: str, new: str) -> bool:

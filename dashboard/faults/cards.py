@@ -30,13 +30,15 @@ def render_probe_offer(finding: DiagnosedFault, run: RunRecord, path: str) -> No
     A page asks nothing of users. It shows the command, so that what is spent is spent by a person
     with the right to, from the ledger's own machine.
     """
-    offer = offer_for(finding, run.config)
+    offer = offer_for(finding, run.config, run.run_id)
     if offer is not None:
         split = run.config.get("split.side", "none") != "none"  # whose users cannot be counted
         put_card(offer_card(offer, str(run.config.get("split.model")) if split else path))
 
 
-def offer_for(finding: DiagnosedFault, config: Mapping[str, object]) -> ProbeOffer | None:
+def offer_for(
+    finding: DiagnosedFault, config: Mapping[str, object], run_id: str = ""
+) -> ProbeOffer | None:
     """The probe that would confirm a finding of a run with these settings, priced.
 
     A run that another program entered may lack settings: nothing can be priced then.
@@ -49,6 +51,7 @@ def offer_for(finding: DiagnosedFault, config: Mapping[str, object]) -> ProbeOff
         delta=float(str(config["privacy.delta"])),
         population=_population(str(config.get("privacy.population", ""))),
         asked=str(config.get("data.slice", "")),
+        run_id=run_id,
     )
 
 
@@ -133,7 +136,7 @@ def describe_lookalikes(finding: DiagnosedFault) -> str:
 def describe_alternatives(finding: DiagnosedFault) -> str:
     """Which other faults of the library would explain the same sums, and how well."""
     if not finding.alternatives:
-        return "No other fault of the library would: each is less than a thousandth as likely."
+        return "None of the library: each is less than a thousandth as likely."
     named = "; ".join(
         f"{one.says}, {percent(one.likelihood)} as likely" for one in finding.alternatives
     )
@@ -295,8 +298,8 @@ def _facts(finding: DiagnosedFault, classes: int, smallest: float) -> str:
     facts = (
         ("Where", describe_classes(finding, classes)),
         ("How sure", describe_certainty(finding)),
-        ("What else it could be", describe_lookalikes(finding)),
-        ("Other faults instead", describe_alternatives(finding)),
+        ("Harmless explanations", describe_lookalikes(finding)),
+        ("Other faults that fit", describe_alternatives(finding)),
         ("Detectable", f"above {percent(min(1.0, smallest))} of users, at this run's noise"),
         ("Name", finding.fault),
     )
@@ -348,7 +351,7 @@ def _rest(answer: DiagnosisAnswer) -> str:
     tags = tag(f"reference: {answer.reference}, {answer.images:,} images")
     tags += tag(f"{answer.hypotheses} hypotheses") + tag(f"sums of {', '.join(answer.releases)}")
     return (
-        f'<p class="over">What is left</p><h3>{text(describe_remainder(answer))}</h3>'
+        f'<p class="over">Unexplained</p><h3>{text(describe_remainder(answer))}</h3>'
         f'<p>{text(describe_next_steps(answer))}</p><p style="margin-top:.7rem">{tags}'
         f"{tag('costs no privacy', 'good')}</p>"
     )

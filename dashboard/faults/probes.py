@@ -11,7 +11,9 @@ from typing import Any
 
 import streamlit as st
 
-from fedlens.accountant.probing import probe_event, probe_noise, released_by
+from fedlens.accountant.events import SubsampledGaussian
+from fedlens.accountant.ledger.officer import Approvable, WaitingProbe
+from fedlens.accountant.probing import probe_event, probe_noise
 from fedlens.dashboard.access.account import account, require
 from fedlens.dashboard.access.session import home, store_of
 from fedlens.dashboard.faults import cards, panel
@@ -27,7 +29,7 @@ from fedlens.dashboard.summary.privacy import epsilon_text
 from fedlens.dashboard.widgets.display import put_card
 from fedlens.dashboard.widgets.markup import text
 from fedlens.dashboard.widgets.pages import put_link
-from fedlens.diagnosis.probe_offers import ProbeOffer
+from fedlens.diagnosis.probe_offers import ProbeOffer, question_about
 from fedlens.foundation.errors import FedlensError
 from fedlens.store import RunRecord, SpendingRequest, StoredRequest, StoreError
 from fedlens.store.records import utc_now
@@ -129,13 +131,37 @@ def _approve(asked: StoredRequest) -> None:
     """Have the population's ledger let the probe through, where a population pays."""
     people = people_of(asked.run_id)
     if people is not None and people.population:
-        run = store_of(asked.run_id).run(asked.run_id)
+        event, question, users = _asked_of_ledger(asked)
         open_population(people.population).approve(
-            probe_event(probe_noise(asked.asked_epsilon, asked.delta)),
-            question=released_by(asked.probe),
-            users=_slice_of(run),
-            by=str(asked.decided_by),
+            event, question=question, users=users, by=str(asked.decided_by)
         )
+
+
+def _asked_of_ledger(asked: StoredRequest) -> tuple[SubsampledGaussian, str, str]:
+    """A request as the population's ledger knows it: its event, question and slice."""
+    event = probe_event(probe_noise(asked.asked_epsilon, asked.delta))
+    question = question_about(asked.probe, asked.run_id)
+    return event, question, _slice_of(store_of(asked.run_id).run(asked.run_id))
+
+
+def decline_held(asked: StoredRequest, officer: str, why: str) -> None:
+    """Decline what a request on a page asks for where a command asked for the same."""
+    people = people_of(asked.run_id)
+    if people is None or not people.population:
+        return
+    population, key = open_population(people.population), Approvable.of(*_asked_of_ledger(asked))
+    for one in population.waiting():
+        if one.key == key:
+            population.decide(one, approved=False, by=officer, why=why)
+
+
+def without_requested(
+    held_back: list[WaitingProbe], requests: list[StoredRequest]
+) -> list[WaitingProbe]:
+    """Probes that the ledger held back, but for those that somebody requested on a page too."""
+    open_ = [one for one in requests if held_back and one.open]
+    requested = {Approvable.of(*_asked_of_ledger(one)) for one in open_}
+    return [one for one in held_back if one.key not in requested]
 
 
 def _slice_of(run: RunRecord) -> str:
@@ -155,7 +181,7 @@ def render_probe(finding: DiagnosedFault, run: RunRecord, place: RunPlace, shown
         place: its folder.
         shown: the folder as the command names it.
     """
-    offer = cards.offer_for(finding, run.config)
+    offer = cards.offer_for(finding, run.config, run.run_id)
     if offer is None or answers_to(finding, place):
         return
     if finding.probe_refusal:

@@ -49,7 +49,8 @@ def heading_card(finding: StoredFinding, run: RunRecord) -> str:
     """What is claimed, of which run, by whom."""
     words, kind = STATUS[finding.status]
     return (
-        f'<p class="over">Finding {finding.finding_id}</p><h2>{text(finding.hypothesis)}</h2>'
+        f'<p class="over">Finding {finding.finding_id}</p>'
+        f'<h2 class="claim">{text(finding.hypothesis)}</h2>'
         f"<p>{tag(words, kind)}{tag(f'run {run.name}')}{_fault(finding)}</p>"
         f'<p class="quiet">By {text(finding.author)}, {moment(finding.created_at)}; last changed '
         f"{moment(finding.changed_at)}</p>"

@@ -218,7 +218,7 @@ def _labels(run_id: str, labels: Sequence[LabelRecord]) -> Frame:
         frame([{"key": x.key, "name": x.name, "kind": x.kind} for x in labels]),
         num_rows="dynamic",
         hide_index=True,
-        height=min(430, 38 + 35 * (len(labels) + 1)),
+        height=min(505, 38 + 35 * (len(labels) + 1)),
         column_config={
             "key": st.column_config.TextColumn("Key", max_chars=1, width="small"),
             "name": st.column_config.TextColumn("Label", max_chars=60, width="medium"),

@@ -181,7 +181,7 @@ def render_students(project: StoredProject, answered: int) -> None:
         project: whose labels teach.
         answered: how many samples have an answer now.
     """
-    st.markdown("#### What the labels are worth")
+    st.markdown("#### Student accuracy")
     labels = labels_of(project)
     if labels is None:
         st.caption(

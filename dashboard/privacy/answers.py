@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import date
 
 from fedlens.accountant.ledger.ledger import Ledger
-from fedlens.accountant.ledger.officer import OfficerRules
+from fedlens.accountant.ledger.officer import Decision, OfficerRules
 from fedlens.accountant.ledger.population import EARLIER
 from fedlens.accountant.ledger.prior import HEADER
 from fedlens.accountant.ledger.spending import PROBE, Share
@@ -58,6 +58,8 @@ class Report:
     total: PrivacyTotal
     rule: SpendingRule
     requests: tuple[StoredRequest, ...]
+    waiting: int
+    """Probes of which an officer has not said yet whether they are asked."""
     day: date
 
     @property
@@ -68,7 +70,8 @@ class Report:
 
 def report_of(books: Books, rule: SpendingRule, requests: Sequence[StoredRequest]) -> Report:
     """What can be said of some people today."""
-    return Report(books, books.total(), rule, tuple(requests), today())
+    waiting = sum(one.status == "waiting" for one in requests) + len(books.waiting())
+    return Report(books, books.total(), rule, tuple(requests), waiting, today())
 
 
 def answers(report: Report) -> tuple[Answer, ...]:
@@ -375,7 +378,7 @@ def _chain(report: Report) -> Answer:
     said = (
         f"No: {len(wrong)} of {len(chains)} ledgers cannot be trusted. Release nothing more."
         if wrong
-        else f"Yes: each of {count_words(len(chains), 'ledger')} was read and every hash holds, on "
+        else f"Yes: {count_words(len(chains), 'ledger')} read and every hash holds, on "
         f"{report.day:%Y-%m-%d}. Compare the heads with those that you filed before."
     )
     return Answer(question, said, tuple(facts), BAD if wrong else GOOD)
@@ -450,7 +453,7 @@ def _audited(report: Report) -> Answer:
 
 
 def _who_may(report: Report) -> Answer:
-    rule, waiting = report.rule, [one for one in report.requests if one.status == "waiting"]
+    rule, waiting = report.rule, report.waiting
     above = rule.approve_above
     if above is None:
         said = "Engineers and admins ask probes without an officer: no limit is set."
@@ -459,9 +462,10 @@ def _who_may(report: Report) -> Answer:
             f"Above DP ε = {epsilon_text(above)}, or beyond {rule.warn_at:.0%} of the budget, a "
             "probe waits for an officer."
         )
-    facts = [("Waiting", f"{len(waiting)} now")]
-    for one in report.requests[:4]:
-        facts.append((f"{one.changed_at:%Y-%m-%d}", request_words(one)))
+    facts = [("Waiting", f"{waiting} now")]
+    told = [(f"{one.changed_at:%Y-%m-%d}", request_words(one)) for one in report.requests[:4]]
+    told += [(one.day, decision_words(one)) for one in report.books.decided()[:4]]
+    facts += sorted(told, reverse=True)[:4]
     facts.append(("Binds", _what_it_binds(report)))
     return Answer(
         "Who may spend, and who approved what?", said, tuple(facts), WARN if waiting else ""
@@ -491,6 +495,14 @@ def request_words(one: StoredRequest) -> str:
     note = f": {one.note}" if one.note else ""
     cost = f"DP ε {epsilon_text(one.epsilon)} at δ = {delta_text(one.delta)}"
     return f"{one.probe}, {cost}, asked for by {one.author}: {one.status}{by}{note}"
+
+
+def decision_words(one: Decision) -> str:
+    """What became of a probe that a run or a command was not let ask."""
+    what = "approved" if one.approved else "declined"
+    return f"{one.question}, asked for by a run or a command: {what} by {one.by}" + (
+        f": {one.why}" if one.why else ""
+    )
 
 
 def _to_file(report: Report) -> Answer:

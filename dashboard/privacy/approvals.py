@@ -4,41 +4,68 @@ from __future__ import annotations
 
 import streamlit as st
 
+from fedlens.accountant.ledger.officer import WaitingProbe
 from fedlens.dashboard.access.account import account, require
 from fedlens.dashboard.access.session import home, store_of
 from fedlens.dashboard.faults import panel, probes
 from fedlens.dashboard.privacy.answers import request_words
+from fedlens.dashboard.privacy.books import Books
 from fedlens.dashboard.privacy.people import People, open_population
 from fedlens.dashboard.summary.privacy import delta_text, epsilon_text
 from fedlens.dashboard.widgets.display import put_card
 from fedlens.dashboard.widgets.markup import plain, text
+from fedlens.foundation.errors import FedlensError
 from fedlens.store import SpendingRule, StoredRequest, StoreError
 from fedlens.store.spending import LONGEST_WORDS
 
 LARGEST_RULE = 1000.0
 
 
-def render_waiting(requests: list[StoredRequest]) -> None:
+def render_waiting(books: Books, requests: list[StoredRequest]) -> None:
     """Put what waits for an officer at the head of the page, with buttons for one."""
     waiting = [one for one in requests if one.status == "waiting"]
     for one in waiting:
         put_card(_card(one), "found")
         if account().may("approve"):
             _decide(one)
+    for place, held in enumerate(probes.without_requested(books.waiting(), requests)):
+        put_card(_held_card(held, books.delta()), "found")
+        if account().may("approve"):
+            _decide_held(books.people, held, place)
 
 
 def _card(one: StoredRequest) -> str:
-    cost = (
-        f"DP ε = {epsilon_text(one.epsilon)} at δ = {delta_text(one.delta)}; Bayesian DP ε is at "
-        "most that at this δ"
-    )
-    why = f"<dt>For</dt><dd>{text(one.why)}</dd>" if one.why else ""
+    facts = [("Probe", one.probe), ("Of run", _run_name(one.run_id))]
+    facts.append(("Costs", _cost(one.epsilon, one.delta)))
+    facts += [("For", one.why)] if one.why else []
+    facts.append(("Asked for", f"{one.created_at:%Y-%m-%d %H:%M} UTC"))
+    return _waiting_card(f"{one.author} wants to ask all users one number", facts)
+
+
+def _held_card(one: WaitingProbe, delta: float) -> str:
+    """Of a probe that its population's ledger held back; approved, it is not asked from here."""
+    name = _run_name(one.run) if one.run else ""
+    question = one.question.replace(one.run, name) if one.run else one.question
+    asked = f"{one.users or 'everyone'}, in {one.times} rounds" if one.times > 1 else one.users
+    facts = [("Asks", question), ("Of run", name or "none yet: settings in a file")]
+    facts += [("Of", asked)] if asked else []
+    facts.append(("Costs", _cost(one.epsilon(delta), delta)))
+    facts.append(("Then", "the run goes on, or the command is given, once more"))
+    return _waiting_card("A run or a command wants to ask users one number", facts)
+
+
+def _waiting_card(title: str, facts: list[tuple[str, str]]) -> str:
+    rows = "".join(f"<dt>{text(name)}</dt><dd>{text(said)}</dd>" for name, said in facts)
     return (
-        '<p class="over">Waits for an officer</p>'
-        f"<h2>{text(one.author)} wants to ask all users one number</h2>"
-        f'<dl class="facts"><dt>Probe</dt><dd><code>{text(one.probe)}</code></dd>'
-        f"<dt>Of run</dt><dd>{text(_run_name(one.run_id))}</dd><dt>Costs</dt><dd>{text(cost)}</dd>"
-        f"{why}<dt>Asked for</dt><dd>{one.created_at:%Y-%m-%d %H:%M} UTC</dd></dl>"
+        f'<p class="over">Waits for an officer</p><h2>{text(title)}</h2>'
+        f'<dl class="facts">{rows}</dl>'
+    )
+
+
+def _cost(epsilon: float, delta: float) -> str:
+    return (
+        f"DP ε = {epsilon_text(epsilon)} at δ = {delta_text(delta)}; Bayesian DP ε is at most that "
+        "at this δ"
     )
 
 
@@ -49,25 +76,48 @@ def _run_name(run_id: str) -> str:
         return run_id
 
 
+def _ask_decision(key: str, label: str, reason: str) -> tuple[bool | None, str]:
+    """Whether it is approved, and why; None before anything is pressed."""
+    with st.form(key, border=False):
+        note = st.text_input(reason, max_chars=LONGEST_WORDS)
+        left, right, _ = st.columns([1, 1, 3])
+        approve = left.form_submit_button(label, type="primary")
+        decline = right.form_submit_button("Decline")
+    return (approve if approve or decline else None), note
+
+
 def _decide(one: StoredRequest) -> None:
     """Two ways out: carried out at once, or declined with a reason."""
-    with st.form(f"decide-{one.request_id}", border=False):
-        note = st.text_input(
-            "Reason (needed to decline; shown to who asked)", max_chars=LONGEST_WORDS
-        )
-        left, right, _ = st.columns([1, 1, 3])
-        approve = left.form_submit_button("Approve and ask", type="primary")
-        decline = right.form_submit_button("Decline")
-    if not (approve or decline):
+    reason = "Reason (needed to decline; shown to who asked)"
+    approved, note = _ask_decision(f"decide-{one.request_id}", "Approve and ask", reason)
+    if approved is None:
         return
     officer = require("approve").name
     try:
-        home().decide_request(one.request_id, approved=approve, author=officer, note=note)
-        if approve:
+        home().decide_request(one.request_id, approved=approved, author=officer, note=note)
+        if approved:
             probes.carry_out(one.request_id)
+        else:
+            probes.decline_held(one, officer, note)
     except StoreError as error:
         st.error(plain(error))
         return
+    st.rerun()
+
+
+def _decide_held(people: People, one: WaitingProbe, place: int) -> None:
+    """The same of what the population's ledger held back: it is let through, or not."""
+    approved, note = _ask_decision(f"decide-held-{place}", "Approve", "Reason (kept on record)")
+    if approved is None:
+        return
+    officer = require("approve").name
+    try:
+        open_population(people.population).decide(one, approved=approved, by=officer, why=note)
+    except (FedlensError, OSError) as error:
+        st.error(plain(error))
+        return
+    done = "spending approved" if approved else "spending declined"
+    home().log(officer, done, f"{one.question}, population {people.name}")
     st.rerun()
 
 

@@ -13,7 +13,8 @@ from typing import NamedTuple
 from fedlens.accountant.events import Event
 from fedlens.accountant.ledger.high_water import HighWaterMark
 from fedlens.accountant.ledger.ledger import Ledger
-from fedlens.accountant.ledger.population import Population
+from fedlens.accountant.ledger.officer import Decision, OfficerRules, WaitingProbe
+from fedlens.accountant.ledger.population import Population, PopulationError
 from fedlens.accountant.ledger.spending import PROBE, Share
 from fedlens.accountant.ledger.terms import LEDGER, population_folder
 from fedlens.accountant.ledger.together import LedgersTogether, plan_in_header
@@ -138,6 +139,22 @@ class Books:
         if budget is None or self.together is None:
             return None
         return self.together.spent_after(event, self.delta()).epsilon / budget
+
+    def waiting(self) -> list[WaitingProbe]:
+        """What runs and commands were not let ask; none where the rules cannot be read."""
+        try:
+            return [] if self.population is None else self.population.waiting()
+        except PopulationError:
+            return []  # the question who may spend says so
+
+    def decided(self) -> tuple[Decision, ...]:
+        """What an officer said of such, the last one first."""
+        try:
+            return (
+                () if self.population is None else OfficerRules.read(self.population.folder).decided
+            )
+        except PopulationError:
+            return ()
 
     def total(self) -> PrivacyTotal:
         """The figures."""

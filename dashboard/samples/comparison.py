@@ -236,8 +236,8 @@ def render_means(one: Side, other: Side) -> None:
     )
     st.caption(
         f"Mean of A, mean of B, and the change{columns}. Blue: B is brighter there; "
-        f"orange: darker. The change is drawn {STRONGER} times as strong as it is, so all from "
-        f"1/{STRONGER} of full brightness on looks alike.{_taken(one, other, MOST)}"
+        f"orange: darker. The change is drawn {STRONGER} times as strong as it is, and saturates "
+        f"at 1/{STRONGER} of full brightness.{_taken(one, other, MOST)}"
     )
 
 
@@ -282,8 +282,8 @@ def _row(each: Difference) -> dict[str, object]:
         "A": round(each.one, 4),
         "B": round(each.other, 4),
         "Change": round(each.change, 4),
-        "Error of samples": round(each.error, 4),
-        "In deviations between seeds": "no baseline run"
+        "Standard error": round(each.error, 4),
+        "Difference in σ of seeds": "no baseline run"
         if each.deviations is None
         else f"{each.deviations:+.1f}",
     }

@@ -28,7 +28,8 @@ from fedlens.dashboard.access.auth import ACCOUNT
 from fedlens.dashboard.labelling.answers import MOST_EVENTS, store_answers
 from fedlens.dashboard.labelling.wire import listed, read_body, text, whole
 from fedlens.dashboard.samples.batches import batch_identity, intact_pixels
-from fedlens.dashboard.samples.order import Looks, looks_of
+from fedlens.dashboard.samples.embedding import MAPS
+from fedlens.dashboard.samples.order import Looks, looks_of, to_steps
 from fedlens.dashboard.samples.whole import WHOLE, Whole, WholeOrder
 from fedlens.dashboard.summary.badges import provenance
 from fedlens.store import (
@@ -242,15 +243,21 @@ def order(asked: Asked) -> Response:
 
 
 def places(asked: Asked) -> Response:
-    """Where the samples of a part lie on the map, in the order in which ``columns`` gives them."""
+    """Where the samples of a part lie on the map, in the order in which ``columns`` gives them.
+
+    ``later``: a clearer map of them is being prepared.
+    """
     if asked.order is None:
-        across, down = _looks(asked).places()
+        features = _looks(asked).features
     else:
         whole = _whole(asked)
         if isinstance(whole, float):
             return JSONResponse({"share": whole}, 202)
-        across, down = whole.places(_part_of(asked, whole))
-    return JSONResponse({"x": across, "y": down})
+        features = whole.features[_part_of(asked, whole)]
+    made_from = _made_from(asked), asked.order, asked.like, asked.offset
+    clear, later = MAPS.get(made_from, features)
+    across, down = to_steps(features[:, :2] if clear is None else clear)
+    return JSONResponse({"x": across, "y": down, "clear": clear is not None, "later": later})
 
 
 def sample(asked: Asked) -> Response:

@@ -45,10 +45,6 @@ class Looks:
         near = find_nearest(self.features, self.sample_ids.index(sample_id))
         return [self.sample_ids[i] for i in sorted(near, key=lambda i: not self.intact[i])]
 
-    def places(self) -> tuple[list[int], list[int]]:
-        """Where each sample lies on the first two components, in steps from 0 to `MAP_STEPS`."""
-        return to_steps(self.features[:, :2], slice(None))
-
 
 @lru_cache(maxsize=3)
 def looks_of(
@@ -117,10 +113,10 @@ def project(flat: NDArray[np.uint8], mean: Matrix, axes: Matrix) -> Matrix:
     return np.asarray((flat.astype(np.float32) / 255 - mean) @ axes)
 
 
-def to_steps(flat: Matrix, chosen: NDArray[np.int64] | slice) -> tuple[list[int], list[int]]:
-    """Where some of the points of a plane lie across and down, in steps from 0 to `MAP_STEPS`."""
+def to_steps(flat: Matrix) -> tuple[list[int], list[int]]:
+    """Where points of a plane lie across and down, in steps from 0 to `MAP_STEPS`."""
     low, high = flat.min(0, initial=0), flat.max(0, initial=0)
-    steps = MAP_STEPS * (flat[chosen] - low) / np.maximum(high - low, 1e-9)
+    steps = MAP_STEPS * (flat - low) / np.maximum(high - low, 1e-9)
     found = np.rint(steps).astype(int)
     return found[:, 0].tolist(), found[:, 1].tolist()
 

@@ -71,7 +71,7 @@ def _centred(planes: Planes) -> tuple[Planes, Planes, NDArray[np.float64]]:
 MEASURES: Mapping[str, Callable[[Planes], NDArray[np.float64]]] = {
     "brightness": brightness,
     "border brighter than the whole": bright_border,
-    "share that lies across": lying,
+    "horizontal strokes": lying,
     "lean": lean,
     "ink from left to right": across,
     "ink from top to bottom": down,

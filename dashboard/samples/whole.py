@@ -12,8 +12,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Literal
 
@@ -31,13 +30,14 @@ from fedlens.dashboard.samples.order import (
     oddness,
     project,
     shrink,
-    to_steps,
 )
 from fedlens.store import SampleFilter, Store, StoredSample, StoreError, open_store
 
 WholeOrder = Literal["oddest", "commonest", "doubtful", "agreed", "alike", "spread"]
 MOST_KEPT = 2
 """Batches whose orders are kept in memory: 150 MB each, of a million samples."""
+ORDERS_KEPT = 4
+"""Of a batch: 8 MB each, of a million samples."""
 MOST_SECONDS = 3600
 NICE = 10
 COMPARING = 0.2
@@ -57,9 +57,11 @@ class Whole:
     """Principal components of the pixels, [n, components]; zeros for damaged pictures."""
     intact: NDArray[np.bool_]
     odd: NDArray[np.float64]
+    # A person turns from one part of an order to the next: few are kept, with the batch alone.
+    _orders: dict[tuple[WholeOrder, int], NDArray[np.int64]] = field(
+        default_factory=dict, init=False
+    )
 
-    # A person turns from one part of an order to the next: few orders are kept, of few batches.
-    @lru_cache(maxsize=8)  # noqa: B019
     def ranked(self, order: WholeOrder, like: int, most: int) -> NDArray[np.int64]:
         """Places of all samples in an order; damaged and unknown ones last.
 
@@ -70,7 +72,13 @@ class Whole:
         """
         if order == "spread":
             return np.arange(0, len(self.sample_ids), -(-len(self.sample_ids) // most))
-        return np.argsort(self._level(order, like), kind="stable")
+        asked = order, like
+        ranked = self._orders.get(asked)
+        if ranked is None:
+            ranked = self._orders[asked] = np.argsort(self._level(order, like), kind="stable")
+            for old in list(self._orders)[:-ORDERS_KEPT]:
+                self._orders.pop(old, None)
+        return ranked
 
     def _level(self, order: WholeOrder, like: int) -> NDArray[np.float64]:
         """What samples are sorted by, the least first."""
@@ -86,10 +94,6 @@ class Whole:
         else:
             level = self.odd if order == "commonest" else -self.odd
         return np.where(self.intact, level, np.inf)
-
-    def places(self, chosen: NDArray[np.int64]) -> tuple[list[int], list[int]]:
-        """Where samples lie on the map of the whole batch."""
-        return to_steps(self.features[:, :2], chosen)
 
 
 class WholeBatches:
@@ -158,6 +162,8 @@ def _url_of(store: Store) -> str:
     return store.place if Path(store.place).exists() else os.environ[STORE_VARIABLE]
 
 
+WRITTEN = tuple(one.name for one in fields(Whole) if one.init)
+"""What of a `Whole` goes from the process that finds it to this one."""
 WHOLE = WholeBatches()
 """Of this process."""
 
@@ -208,7 +214,7 @@ def main() -> None:
     with open_store(url) as store:
         for found in find_whole(store, wanted):
             if isinstance(found, Whole):
-                np.savez(sys.argv[1], **vars(found))
+                np.savez(sys.argv[1], **{name: vars(found)[name] for name in WRITTEN})
             else:
                 sys.stdout.write(f"{found:.3f}\n")
                 sys.stdout.flush()

@@ -80,7 +80,7 @@ def render_percentiles(last: RoundRecord, users: int) -> None:
     )
     everybody = last.percentiles.get("1", math.inf)
     dp = f" For every single person, at the same δ: DP ε = {epsilon_text(everybody)}."
-    flat = " Here no share of users is protected better than all." if _flat(rows) else ""
+    flat = " For this run the bound is the same for everyone." if _flat(rows) else ""
     st.caption(
         f"At δ = {delta_text(last.delta_bdp)}: all people drawn like those enrolled, but for the "
         "share left out, are protected with the ε of a curve, by Markov's inequality from that "

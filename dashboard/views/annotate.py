@@ -8,6 +8,7 @@ from fedlens.dashboard.access.account import account, plain
 from fedlens.dashboard.access.session import pick, plain_errors, store
 from fedlens.dashboard.labelling import project_form
 from fedlens.dashboard.labelling.answers import scope_of
+from fedlens.dashboard.labelling.elsewhere import render_elsewhere
 from fedlens.dashboard.samples.filters import classes_of
 from fedlens.dashboard.summary.badges import privacy_warning
 from fedlens.dashboard.widgets.labeller import desk_data, labeller
@@ -57,13 +58,16 @@ def render() -> None:
         runs = store().runs(with_samples=True)
         projects = store().projects()
         if not runs:
-            st.info("**Nothing to label yet.** Labels go onto samples, and samples come from runs.")
+            samples = "Labels go onto samples, and samples come from runs."
+            render_elsewhere("annotate", "**Nothing to label yet.**", samples)
             return
         manages = account().may("manage")
         if projects:
             _work(projects)
         elif not manages:
-            st.info("**Nothing to label yet.** An engineer makes a project first.")
+            render_elsewhere(
+                "annotate", "**Nothing to label yet.**", "An engineer makes a project first."
+            )
         made = _new_project(runs, bool(projects)) if manages else None
         if made is not None:
             _open(made)

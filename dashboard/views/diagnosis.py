@@ -169,15 +169,20 @@ def _shown(run: RunRecord, question: Question, answer: DiagnosisAnswer) -> None:
     for finding in found:
         put_card(cards.finding_card(finding, answer, classes), "found")
         probes.render_answers(finding, question.run)
-        _keep(run, finding, answer)
+        _keep(run, question.run, finding, answer)
     if found:
         probes.render_probe(found[0], run, question.run, nearby(str(question.run.path)))
     for inner in cards.remaining_cards(answer):
         put_card(inner)
 
 
-def _keep(run: RunRecord, finding: DiagnosedFault, answer: DiagnosisAnswer) -> None:
-    """A link to the finding that was kept of this fault, or a button that keeps one."""
+def _keep(
+    run: RunRecord, place: RunPlace, finding: DiagnosedFault, answer: DiagnosisAnswer
+) -> None:
+    """A link to the finding that was kept of this fault, or a button that keeps one.
+
+    What users have answered about it by then is kept with it.
+    """
     fault, hypothesis = finding.fault or None, hypothesis_of(finding)
     alike = [one for one in store().findings(run_id=run.run_id) if one.fault == fault]
     there = [one for one in alike if fault or one.hypothesis == hypothesis]
@@ -193,7 +198,9 @@ def _keep(run: RunRecord, finding: DiagnosedFault, answer: DiagnosisAnswer) -> N
         author = require("manage").name
         record = FindingRecord(run_id=run.run_id, hypothesis=hypothesis, fault=fault)
         kept = freeze_diagnosis(answer, finding.fault)
-        store().add_finding(record, author=author, diagnosis=kept)
+        number = store().add_finding(record, author=author, diagnosis=kept)
+        for content in probes.answers_to(finding, place):
+            store().add_evidence(number, "probe", content, author=author)
         st.rerun()
 
 

@@ -102,7 +102,7 @@ def _list(runs: list[RunRecord]) -> None:
         )
     for one in _page(found):
         put_card(report.heading_card(one, by_id[one.run_id]))
-        put_link("findings", "Open", finding=str(one.finding_id), run=one.run_id)
+        put_link("findings", "View", finding=str(one.finding_id), run=one.run_id)
     if account().may("manage"):
         _write_down(by_id)
 
@@ -112,9 +112,7 @@ def _write_down(runs: dict[str, RunRecord]) -> None:
         st.expander("Write a finding down"),
         st.form("new_finding", clear_on_submit=True, border=False),
     ):
-        run_id = st.selectbox(
-            "Of the run", list(runs), format_func=lambda one: run_title(runs[one])
-        )
+        run_id = st.selectbox("Run", list(runs), format_func=lambda one: run_title(runs[one]))
         words = st.text_input(
             "Hypothesis", max_chars=LONGEST_HYPOTHESIS, placeholder="What is wrong, in whose data?"
         )
@@ -190,11 +188,12 @@ def _judge(finding: StoredFinding) -> None:
     """What became of it, and why."""
     with st.form(f"judge-{finding.finding_id}", clear_on_submit=True):
         options = list(report.STATUS)
-        status = st.selectbox(
+        status = st.radio(
             "Status",
             options,
             index=options.index(finding.status),
             format_func=lambda one: report.STATUS[one][0],
+            horizontal=True,
         )
         note = st.text_area("Note", max_chars=LONGEST_NOTE)
         words = st.text_input("Hypothesis", finding.hypothesis, max_chars=LONGEST_HYPOTHESIS)

@@ -9,6 +9,8 @@ from urllib.parse import quote
 
 import streamlit as st
 
+from fedlens.accountant.ledger.officer import OfficerRules
+from fedlens.accountant.ledger.terms import PopulationError, population_folder
 from fedlens.accountant.wording import percentage
 from fedlens.dashboard.access.account import require, require_later
 from fedlens.dashboard.access.session import (
@@ -48,6 +50,15 @@ EXPLAINED = (
     "filters and slices of a population; or a run that names none, with its probes and the runs "
     "that build on it."
 )
+
+
+def _count_held_back(population: str) -> int:
+    """Probes that a population's ledger keeps for its officer."""
+    try:
+        rules = OfficerRules.read(population_folder(population)) if population else OfficerRules()
+    except PopulationError:
+        return 0  # the question who may spend says so
+    return 0 if rules.approve_above is None else len(rules.waiting)
 
 
 def _listed(people: list[People], open_requests: dict[str, int]) -> None:
@@ -210,9 +221,9 @@ def _made(report: Report, make: Callable[[Report], bytes], allowed: Callable[[],
 
 def _shown(people: People) -> None:
     requests = home().requests(people=people.key)
-    approvals.render_waiting(requests)
-    approvals.render_under_way(requests)
     books = open_books(people)
+    approvals.render_waiting(books, requests)
+    approvals.render_under_way(requests)
     check_mirrors(books)
     report = report_of(books, home().spending_rule(people.key), requests)
     _headline(report)
@@ -257,6 +268,8 @@ def render() -> None:
         waiting: dict[str, int] = {}
         for one in home().requests(status="waiting"):
             waiting[one.people] = waiting.get(one.people, 0) + 1
+        for group in people if len(people) > 1 else ():
+            waiting[group.key] = waiting.get(group.key, 0) + _count_held_back(group.population)
         by_key = {one.key: one for one in people}
         if len(people) > 1:
             _listed(people, waiting)

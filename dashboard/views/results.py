@@ -15,6 +15,7 @@ from fedlens.dashboard.access.account import account, plain, require, require_la
 from fedlens.dashboard.access.session import pick, plain_errors, store
 from fedlens.dashboard.labelling import agreement_tables as tables
 from fedlens.dashboard.labelling import students
+from fedlens.dashboard.labelling.elsewhere import render_elsewhere
 from fedlens.dashboard.samples.batches import drop_damaged
 from fedlens.dashboard.samples.images import base64_text
 from fedlens.dashboard.summary.badges import privacy_warning
@@ -166,7 +167,7 @@ def render() -> None:
         require("look")
         projects = store().projects()
         if not projects:
-            st.info("**No results yet.** Make a project under Annotate.")
+            render_elsewhere("results", "**No results yet.**", "Make a project under Annotate.")
             return
         by_id = {str(project.project_id): project for project in reversed(projects)}
         project = pick("Project", by_id, lambda one: one.name, "project")

@@ -10,6 +10,7 @@ from fedlens.dashboard.access.account import account, put_closed, require
 from fedlens.dashboard.access.session import pick, plain_errors, store
 from fedlens.dashboard.labelling import agreement_tables as tables
 from fedlens.dashboard.labelling.answers import scope_of
+from fedlens.dashboard.labelling.elsewhere import render_elsewhere
 from fedlens.dashboard.widgets.display import frame, put_table
 from fedlens.dashboard.widgets.labeller import desk_data, labeller
 from fedlens.dashboard.widgets.pages import DashboardPage
@@ -77,7 +78,9 @@ def render() -> None:
         require("review")
         projects = store().projects()
         if not projects:
-            st.info("**Nothing to review yet.** Make a project under Annotate.")
+            render_elsewhere(
+                "review", "**Nothing to review yet.**", "Make a project under Annotate."
+            )
             return
         by_id = {str(project.project_id): project for project in reversed(projects)}
         project = pick("Project", by_id, lambda one: one.name, "project")

@@ -81,7 +81,7 @@ def render() -> None:
         st.markdown("#### Log")
         entries = home().log_entries()
         rows = [
-            {"Day": str(one.day), "Who": one.actor, "What": one.action, "Of": one.subject}
+            {"Day": str(one.day), "Who": one.actor, "What": one.action, "Subject": one.subject}
             for one in entries
         ]
         st.dataframe(frame(rows), hide_index=True, alt="What people did, the last first")

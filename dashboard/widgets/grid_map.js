@@ -82,12 +82,39 @@ async function drawMap(state) {
       const places = await patiently(state, "map", () => fields === state.fields);
       if (places === null) return;
       state.places = places;
-      say(state, "A click opens a sample; a line around some chooses them.");
+      sayMap(state);
     } catch (error) {
       say(state, String(error.message), true);
     }
   }
-  if (state.places && state.wanted.map) drawSpots(state);
+  if (!state.places || !state.wanted.map) return;
+  drawSpots(state);
+  if (state.places.later && state.clearing !== state.fields) clearUp(state, state.fields);
+}
+
+function sayMap(state) {
+  const how = "A click opens a sample; a line around some selects them.";
+  say(state, state.places.later ? `${how} A clearer map is being made.` : how);
+}
+
+// What is seen at once are two principal components; a map by t-SNE takes its place.
+async function clearUp(state, fields) {
+  const wanted = () => fields === state.fields && state.wanted.map;
+  state.clearing = fields;
+  try {
+    while (wanted() && state.places.later) {
+      await new Promise((resolve) => setTimeout(resolve, 1500));
+      const places = wanted() && (await patiently(state, "map", wanted));
+      if (places && wanted()) state.places = places;
+    }
+    if (!wanted()) return;
+    sayMap(state);
+    drawSpots(state);
+  } catch (error) {
+    say(state, String(error.message), true);
+  } finally {
+    state.clearing = null;
+  }
 }
 
 function drawSpots(state) {
@@ -114,5 +141,6 @@ function drawSpots(state) {
   for (const [x, y] of state.line || []) context.lineTo(x, y);
   context.stroke();
   state.map.dataset.count = String(state.shown.length);
+  state.map.dataset.clear = String(Boolean(state.places.clear));
   state.map.setAttribute("aria-label", `Map of ${samples(state.shown.length)}: alike ones lie together`);
 }

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from fedlens.server.round.status import Progress
 
 ANSWER = "probe.json"
+ASKING = "probe"
+"""Name of the one task of a run that asks."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,8 @@ def probe_price(
         earlier.append(model)
     base = _config_of(subject, delta)
     _check_goes_with(question, base)
-    check_earlier(probe_config(base, probe, 1.0, _model(subject, probe, model)))
+    asking = probe_config(base, probe, 1.0, _model(subject, probe, model))
+    check_earlier(asking)
     population = joined(base)
     return price_of(
         epsilon,
@@ -109,7 +112,7 @@ def probe_price(
         sharing=base.aggregation.sharing(base.data.nodes),
         population=population,
         asked=base.data.slice,
-        question=probe,
+        question=_question_in(asking),
         prior=() if population is not None else _released(earlier),
     )
 
@@ -150,10 +153,12 @@ def probe(
     from fedlens.api.simulations import SimulationSettings, prepare, train
 
     price = probe_price(subject, probe, epsilon=epsilon, delta=delta, model=model)
-    if reason := price.refusal or price.waits:
-        raise OutOfBudget(reason)
     base = _config_of(subject, delta)
     config = probe_config(base, probe, price.noise_multiplier, _model(subject, probe, model))
+    if price.waits and not price.refusal:
+        _put_before_officer(config, subject)
+    if reason := price.refusal or price.waits:
+        raise OutOfBudget(reason)
     where = _beside(subject) if out is None else Path(out)
     directory, _ = prepare(config, "probe", out=where)
     asked = SimulationSettings(store=store, transport=transport, student=False)
@@ -169,20 +174,38 @@ def probe_config(base: Config, probe: str, noise_multiplier: float, model: str) 
     """
     return base.updated(
         {
-            "schedule": "probe",
-            "tasks.probe.kind": "probe",
-            "tasks.probe.probe": probe,
-            "tasks.probe.rounds": 1,
-            "tasks.probe.sampling_rate": 1.0,
-            "tasks.probe.noise_multiplier": noise_multiplier,
-            "tasks.probe.clipping_norm": 1.0,
-            "tasks.probe.model": model,
+            "schedule": ASKING,
+            f"tasks.{ASKING}.kind": "probe",
+            f"tasks.{ASKING}.probe": probe,
+            f"tasks.{ASKING}.rounds": 1,
+            f"tasks.{ASKING}.sampling_rate": 1.0,
+            f"tasks.{ASKING}.noise_multiplier": noise_multiplier,
+            f"tasks.{ASKING}.clipping_norm": 1.0,
+            f"tasks.{ASKING}.model": model,
             "privacy.epsilon_budget": 0.0,
             "privacy.bayesian_epsilon_budget": 0.0,
             "release.agreement": 0.0,
             "aggregation.trimmed_share": 0.0,  # an answer is of all users
         }
     )
+
+
+def _question_in(config: Config) -> str:
+    """What `probe_config` asks, as an officer approves it."""
+    from fedlens.server.ledger.run_ledger import question_of
+
+    return question_of(ASKING, config.tasks[ASKING])
+
+
+def _put_before_officer(config: Config, subject: Run | Config | Path | str) -> None:
+    from fedlens.server.config.schedule import task_at
+    from fedlens.server.config.tasks import PROBE
+    from fedlens.server.ledger.population import joined
+
+    population, event = joined(config), task_at(config, 1).event
+    run = _run_of(subject).id if isinstance(subject, (Run, Path, str)) else ""
+    if population is not None:
+        population.ask_officer(event, PROBE, config.data.slice, _question_in(config), run=run)
 
 
 def _answer(made: Run, price: ProbePrice) -> ProbeAnswer:

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from fedlens.accountant.account import Account, Spending
 from fedlens.accountant.bayesian.noised_norms import NoisedNorms
 from fedlens.accountant.events import SubsampledGaussian
 from fedlens.accountant.ledger.evidence import Evidence, EvidenceFile, SignedLater
 from fedlens.accountant.ledger.high_water import HighWaterMark
-from fedlens.accountant.ledger.ledger import Ledger, LedgerEntry, LedgerError
+from fedlens.accountant.ledger.ledger import Ledger, LedgerEntry, LedgerError, read_header
 from fedlens.accountant.ledger.one_time import OneTimeKey
 from fedlens.accountant.ledger.population import OutOfBudget, Population
 from fedlens.accountant.ledger.prior import HEADER, PriorReleases
+from fedlens.accountant.ledger.terms import LEDGER
 from fedlens.accountant.ledger.together import PLAN, plan_record
+from fedlens.accountant.probing import approved_as
 from fedlens.accountant.wording import shown
 from fedlens.foundation.errors import WrongUse
 from fedlens.foundation.profile import timed
 from fedlens.server.config.schedule import ScheduledTask, total_rounds
-from fedlens.server.config.tree import Config
+from fedlens.server.config.tasks import PROBE, TaskConfig
+from fedlens.server.config.tree import Config, ConfigError
 from fedlens.server.ledger.plan import (
     ENROLLED,
     empty_account,
@@ -32,6 +36,36 @@ from fedlens.server.run.directory import RunDirectory
 
 SIDE = "split"
 """Under which key of a ledger's header the side of a private split stands."""
+
+
+def question_of(name: str, settings: TaskConfig, run_id: str = "") -> str:
+    """What a task asks, as an officer approves it: with the run whose network is asked.
+
+    Args:
+        name: of the task.
+        settings: its own.
+        run_id: of the run that asks it, whose own network it may ask.
+
+    Raises:
+        ConfigError: the run whose network is asked has released nothing yet.
+        LedgerError: its ledger was harmed.
+    """
+    from fedlens.models.probes.asking import parse_probe  # with torch
+
+    probe = str(getattr(settings, "probe", ""))
+    if settings.purpose != PROBE or not probe:
+        return settings.released
+    asks_network = parse_probe(probe).probe.needs_model
+    network_of = run_id if asks_network else ""
+    if asks_network and settings.asked_run:
+        try:
+            network_of = str(read_header(Path(settings.asked_run) / LEDGER)[0]["run_id"])
+        except OSError as error:
+            raise ConfigError(
+                f"tasks.{name}.model = {settings.asked_run!r}: its ledger cannot be read "
+                f"({error.strerror}); name a run that has released something"
+            ) from None
+    return approved_as(probe, network_of)
 
 
 class RunLedger:
@@ -132,10 +166,13 @@ class RunLedger:
         return self._account.at_any_end(self._plan)
 
     @timed("accounting")
-    def refusal(self, event: SubsampledGaussian, purpose: str, question: str = "") -> str | None:
+    def refusal(
+        self, event: SubsampledGaussian, purpose: str, question: str = "", times: int = 1
+    ) -> str | None:
         """Why one of the run's budgets, or its population's, forbids ``event``, or None.
 
-        So does an officer of the population who has not approved it: before anybody computes.
+        So does an officer of the population who has not approved it: before anybody computes. It
+        is put before them, for all ``times`` that it is to be asked.
 
         The decision looks at the differential privacy account, which does not depend on the data,
         and at the filter's, which is made of releases: stopping reveals nothing. That of the
@@ -155,7 +192,11 @@ class RunLedger:
         if self._population is None:
             return None
         refused = self._population.refusal(event, purpose, self._users)
-        return refused or self._population.waits(event, purpose, self._users, question)
+        if refused:
+            return refused
+        return self._population.ask_officer(
+            event, purpose, self._users, question, run=self.run_id, times=times
+        )
 
     def prepare_charge(self, task: ScheduledTask, number: int) -> RoundCharge:
         """What a round of a task is to be paid with; nothing is written yet.
@@ -164,8 +205,8 @@ class RunLedger:
             OutOfBudget: one of the run's budgets, or its population's, forbids the round.
         """
         event, purpose = task.event, task.settings.purpose
-        question = task.settings.released
-        reason = self.refusal(event, purpose, question)
+        question = question_of(task.name, task.settings, self.run_id)
+        reason = self.refusal(event, purpose, question, task.last - number + 1)
         if reason is not None:
             raise OutOfBudget(reason)
         return RoundCharge(self, event, number, purpose, question)
@@ -192,7 +233,7 @@ class RunLedger:
             number: the round.
             purpose: what it is for.
             digest: commitment to its noised norms, or the key that is to sign them.
-            question: of a probe, as `TaskConfig.released` says.
+            question: of a probe, as `question_of` says.
 
         Raises:
             OutOfBudget: another run took what was left of the population's budget. Nothing was

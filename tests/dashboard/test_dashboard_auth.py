@@ -266,7 +266,7 @@ def test_a_name_with_its_password_earns_a_cookie(client: TestClient, store: Stor
         form = urlencode({"name": name, "password": password})
         answer = client.post("/login", content=form)
         assert (answer.status_code, "set-cookie" in answer.headers) == (401, False)
-        assert "Name or password" in answer.text
+        assert "Wrong name or password" in answer.text
     form = urlencode({"name": "ann", "password": "correct horse"})
     assert client.post("/login", content=form).status_code == 303
     assert client.get("/").text == "inside"

@@ -80,7 +80,10 @@ def test_pages_pictures_labels_and_sign_in_work_behind_a_proxy(
         assert thumbnail.evaluate("image => image.naturalWidth") > 0
         page.get_by_role("link", name="run-1 drawn", exact=True).click()
         page.wait_for_url(f"{outside}/run?run=run-1")
-        page.wait_for_selector(STILL)  # who leaves before has Streamlit drop its pictures
+        picture = page.locator("img[src*='/media/']").first
+        # who leaves before has Streamlit drop the picture that is on its way
+        playwright.expect(picture).to_have_js_property("complete", True)
+        assert picture.evaluate("image => image.naturalWidth") > 0
         page.go_back()
         page.locator(".rows tbody tr").wait_for()
         page.goto(f"{outside}/annotate?project={project}")

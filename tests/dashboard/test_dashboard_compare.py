@@ -24,6 +24,7 @@ from fedlens.dashboard.samples.order import (
     looks_of,
     oddness,
     shrink,
+    to_steps,
 )
 from fedlens.dashboard.samples.statistics import differences
 from fedlens.store import SampleFilter, Store
@@ -46,7 +47,7 @@ def sets(seed: int, *, turned: float = 0.0) -> dict[int, np.ndarray]:
 
 def test_a_turn_stands_out_among_the_measures() -> None:
     found = {one.measure: one for one in differences(sets(1), sets(2, turned=0.3))}
-    assert found["share that lies across"].change == pytest.approx(0.3, abs=0.08)
+    assert found["horizontal strokes"].change == pytest.approx(0.3, abs=0.08)
     assert abs(found["brightness"].change) < 4 * found["brightness"].error
     assert all(one.deviations is None for one in found.values()), "no second seed, no null"
 
@@ -54,9 +55,9 @@ def test_a_turn_stands_out_among_the_measures() -> None:
 def test_the_null_between_seeds_takes_chance_for_chance() -> None:
     null = [sets(3), sets(4)]
     found = {one.measure: one for one in differences(sets(1), sets(2, turned=0.3), null)}
-    assert (found["share that lies across"].deviations or 0) > 3
+    assert (found["horizontal strokes"].deviations or 0) > 3
     same = {one.measure: one for one in differences(sets(1), sets(5), null)}
-    assert abs(same["share that lies across"].deviations or 0) < 3
+    assert abs(same["horizontal strokes"].deviations or 0) < 3
 
 
 def test_batches_without_a_class_in_common_have_no_difference() -> None:
@@ -118,7 +119,7 @@ def test_a_batch_is_ranked_and_mapped_whole_and_damaged_pictures_come_last(
     assert near[0] == page[4].sample_id
     alike = [one.requested_class for one in store.samples_by_id(near[1:6])]
     assert alike[:2] == [4, 4], "as many spokes as it has"
-    across, down = looks.places()
+    across, down = to_steps(looks.features[:, :2])
     assert len(across) == len(down) == 100
     assert (min(across), max(across)) == (0, 1000)
 

@@ -55,7 +55,7 @@ def test_a_finding_says_what_in_whom_where_how_sure_and_what_else(
         "26% to 36%",
         "All classes alike",
         "Very sure",
-        "What else it could be",
+        "Harmless explanations",
         "Could not have been seen",
         "invert",
         "5.0%",

@@ -68,8 +68,9 @@ def test_one_click_keeps_a_diagnosis_card_as_a_finding_with_its_evidence(
     assert finding.hypothesis == "turned left by 90 degrees in 31% of users"
     assert (finding.run_id, finding.fault, finding.status) == ("run-1", "rotate90", "open")
     assert finding.author == "tester"
-    opened, kept = store.finding_history(finding.finding_id)
-    assert (opened.kind, kept.kind) == ("opened", "diagnosis")
+    opened, kept, answered = store.finding_history(finding.finding_id)
+    assert (opened.kind, kept.kind, answered.kind) == ("opened", "diagnosis", "probe")
+    assert answered.content["value"] == PROBE["value"]
     assert thaw_diagnosis(kept.content) == read_answer(FOUND)
     assert "Keep as a finding" not in labels(app), "it is kept once"
 
@@ -142,7 +143,7 @@ def test_a_finding_is_judged_and_gets_its_probe_and_its_diagnosis(
     app = open_page("findings", finding=str(number))
     app.button(key="probe-0").click().run()
     next(one for one in app.button if one.label.startswith("The run's diagnosis")).click().run()
-    app.selectbox[0].set_value("confirmed")
+    app.radio[0].set_value("confirmed")
     app.text_area[0].set_value(EVIL)
     next(one for one in app.button if one.label == "Save").click().run()
     kinds = [(one.kind, one.author) for one in store.finding_history(number)]

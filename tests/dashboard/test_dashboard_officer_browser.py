@@ -62,7 +62,7 @@ def ask(engineer: Walker, run: str, why: str) -> None:
 def test_an_officer_sets_a_rule_decides_and_files(
     browser: Any, served_ward: Served, ward: Path, tmp_path: Path
 ) -> None:
-    before, run = Population.read(ward).spent().epsilon, Population.read(ward).shares()[0].run
+    run = Population.read(ward).shares()[0].run
     officer, engineer = (
         Walker(browser, served_ward, name, at="privacy") for name in ("otto", "eve")
     )
@@ -84,6 +84,14 @@ def test_an_officer_sets_a_rule_decides_and_files(
     asked = ["probe", str(tmp_path / "runs" / "tiny"), "--probe", "repeats", "--epsilon", "0.3"]
     assert main(asked) == ExitStatus.OUT_OF_BUDGET, "the rule binds commands too"
     assert not list((tmp_path / "runs").glob("tiny-probe-*"))
+    held = desk.get_by_text("A run or a command wants to ask")
+    officer.go("privacy")
+    held.wait_for()
+    officer.look("light", "dark")
+    desk.get_by_role("button", name="Approve", exact=True).click()
+    held.wait_for(state="detached")
+    assert main(asked) == ExitStatus.DONE, "at its own noise, which is not the page Diagnosis's"
+    before = Population.read(ward).spent().epsilon
     ask(engineer, run, "is it real?")
     engineer.look()
     officer.go("privacy")
@@ -101,7 +109,7 @@ def test_an_officer_sets_a_rule_decides_and_files(
     ask(engineer, run, "the second try")
     officer.go("privacy")
     desk.get_by_role("button", name="Approve and ask").click()
-    desk.get_by_text("1 run and 1 probe").first.wait_for(timeout=180_000)
+    desk.get_by_text("1 run and 2 probes").first.wait_for(timeout=180_000)
     engineer.go(f"diagnosis?run={run}")
     engineer.page.get_by_text("Asked of all users").first.wait_for(timeout=60_000)
     after = Population.read(ward)
@@ -116,7 +124,7 @@ def test_an_officer_sets_a_rule_decides_and_files(
     head = page.get_by_role("textbox", name="Head that was filed before")
     head.fill(after.ledger.entries[0].hash)
     head.press("Enter")
-    page.get_by_text("Held: it is entry 1 of 3").wait_for()
+    page.get_by_text("Held: it is entry 1 of 4").wait_for()
     for kind, begins in (("HTML", b"<!DOCTYPE html>"), ("PDF", b"%PDF-")):
         with page.expect_download() as downloaded:
             page.get_by_role("button", name=f"Statement as {kind}").click()

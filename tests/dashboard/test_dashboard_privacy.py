@@ -21,8 +21,9 @@ from fedlens.accountant.ledger.ledger import Ledger
 from fedlens.accountant.ledger.population import Population, PopulationTerms
 from fedlens.accountant.ledger.prior import PriorReleases
 from fedlens.accountant.ledger.together import plan_record
-from fedlens.accountant.probing import probe_event
+from fedlens.accountant.probing import approved_as, probe_event
 from fedlens.dashboard.faults import panel
+from fedlens.dashboard.privacy import approvals
 from fedlens.dashboard.privacy.answers import answers, report_of
 from fedlens.dashboard.privacy.books import check_mirrors, open_books
 from fedlens.dashboard.privacy.people import list_people
@@ -218,6 +219,39 @@ def test_a_population_counts_all_its_runs_against_its_budget(
     add_run(store_at[1], "stray", config={"privacy.population": "ward"})
     panel.forget_places()
     assert "has no entry for round 1 of run stray" in words(open_page("privacy"))
+
+
+def test_a_probe_that_a_schedule_was_not_let_ask_is_decided_here(
+    store_at: tuple[str, Store], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, open_page: Opener
+) -> None:
+    """At its own noise, with all its rounds, of one run's network."""
+    monkeypatch.setenv("FEDLENS_HOME", str(tmp_path / "home"))
+    store_at[1].add_account("otto", "officer", "a long password", actor="test")
+    (otto,) = (one for one in store_at[1].accounts() if one.name == "otto")
+    monkeypatch.setattr(approvals, "account", lambda: otto)
+    monkeypatch.setattr(approvals, "require", lambda _: otto)
+    terms = PopulationTerms("ward", "user", DELTA, 8.0, users=1000)
+    ward = Population.create(tmp_path / "home" / "populations" / "ward", terms)
+    ward.charge(ROUND, run="one", number=1)
+    add_run(store_at[1], "one", name="first of ward", config={"privacy.population": "ward"})
+    add_ledger(tmp_path / "one", "one", [ROUND], population=ward.identity)
+    ward.set_officer_rule(0.0, 1.0, by="otto")
+    question = approved_as("recognised", "one")
+
+    def ask() -> str | None:
+        return ward.ask_officer(PROBE, "probe", "", question, run="one", times=2)
+
+    for approved in (False, True):
+        assert ask()
+        app = open_page("privacy")
+        shown = words(app)
+        assert "of the network of run first of ward" in shown and "in 2 rounds" in shown
+        assert f"DP ε = {epsilon_text(epsilon((PROBE, 2)))}" in shown and "1 now" in shown
+        label = "Approve" if approved else "Decline"
+        next(one for one in app.button if one.label == label).click().run()
+        assert "A run or a command wants" not in words(app)
+        assert f"{'approved' if approved else 'declined'} by otto" in words(app)
+    assert ask() is None
 
 
 def test_a_run_without_its_folder_has_the_figure_of_its_store(

@@ -11,6 +11,7 @@ import populated
 import pytest
 from serving import Served, start_dashboard, stop_dashboard
 from tiny import TINY
+from walking import Walker
 
 import fedlens
 from fedlens.accountant.ledger.ledger import Ledger
@@ -40,28 +41,43 @@ def served_run(run: fedlens.Run) -> Iterator[Served]:
     stop_dashboard(running)
 
 
-def test_a_probe_is_asked_once_at_the_price_shown_and_answered_beside_the_claim(
+def test_a_fault_is_confirmed_by_a_probe_filed_and_reported_in_seven_clicks(
     browser: Any, served_run: Served, run: fedlens.Run
 ) -> None:
-    context = browser.new_context(viewport={"width": 1280, "height": 1000})
-    context.request.get(served_run.link)
-    page = context.new_page()
-    page.set_default_timeout(60_000)
-    page.goto(f"{served_run.address}/diagnosis")
+    """Once, at the price shown, and the answer stands beside the claim; no terminal is needed."""
+    walker = Walker(browser, served_run)
+    page, folder = walker.page, Path(run.path).parent
+    clicks: list[str] = []
+
+    def click(role: Any, name: str) -> None:
+        clicks.append(name)
+        page.get_by_role(role, name=name).first.click()
+
+    click("link", "diagnosis: ")
     page.get_by_text("turned left by 90 degrees").first.wait_for()
-    page.get_by_role("button", name="Ask it from here").click()
+    click("button", "Ask it from here")
     page.get_by_text("It cannot be taken back").wait_for()
-    folder = Path(run.path).parent
     assert not list(folder.glob("tiny-probe-*"))  # nothing is spent by looking at a price
-    page.get_by_role("button", name="Spend it and ask").click()
+    click("button", "Spend it and ask")
     page.get_by_text("Being asked").wait_for()
     page.get_by_text("Being asked").wait_for(state="detached", timeout=120_000)
-    page.get_by_text("Asked of all users").first.wait_for()
     page.get_by_text("Asked of all users").first.wait_for()
     assert page.get_by_role("button", name="Ask it from here").count() == 0
     page.reload()
     page.get_by_text("Asked of all users").first.wait_for()
     assert page.get_by_role("button", name="Ask it from here").count() == 0
+    walker.look("light", "dark")
+    click("button", "Keep as a finding")
+    click("link", "Finding 1: open")
+    clicks.append("Confirmed")
+    page.get_by_text("Confirmed", exact=True).click()
+    click("button", "Save")
+    page.locator(".card .tag", has_text="Confirmed").first.wait_for()
+    with page.expect_download() as downloaded:
+        click("button", "Report to share")
+    report = Path(downloaded.value.path()).read_text()
+    assert "Asked of all users" in report and "turned left by 90 degrees" in report
+    assert len(clicks) <= 8
     (entry,) = Ledger.verify(folder / "tiny-probe-1" / "ledger.jsonl")
     assert entry.purpose == "probe"
-    context.close()
+    walker.leave()

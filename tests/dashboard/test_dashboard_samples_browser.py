@@ -127,6 +127,7 @@ def test_filters_and_orders_are_of_the_whole_batch_and_stand_in_the_address(
     page.locator("canvas.map[data-count]").wait_for()
     page.reload()
     page.locator("canvas.map[data-count]").wait_for()
+    page.locator("canvas.map[data-clear='true']").wait_for(timeout=300_000)
 
 
 def test_of_a_batch_in_parts_the_page_says_what_it_covers(

@@ -100,15 +100,16 @@ def test_a_probe_that_an_officer_has_to_approve_is_asked_once_it_is(tiny, clinic
     def ask(out):
         return fedlens.probe(config, "intensity", epsilon=0.6, out=tmp_path / out)
 
-    with pytest.raises(OutOfBudget, match="page Diagnosis"):
+    with pytest.raises(OutOfBudget, match="page Privacy"):
         ask("one")
     price = fedlens.probe_price(config, "intensity", epsilon=0.6)
+    assert [one.event.noise_multiplier for one in ward.waiting()] == [price.noise_multiplier]
     ward.approve(probe_event(price.noise_multiplier), question="probe label_share:1", by="otto")
-    with pytest.raises(OutOfBudget, match="page Diagnosis"):
+    with pytest.raises(OutOfBudget, match="page Privacy"):
         ask("of another question")
     ward.approve(probe_event(price.noise_multiplier), question="probe intensity", by="otto")
     ask("approved")
-    with pytest.raises(OutOfBudget, match="page Diagnosis"):
+    with pytest.raises(OutOfBudget, match="page Privacy"):
         ask("two")
     assert not (tmp_path / "one").exists() and not (tmp_path / "two").exists()
     assert len(Population.read(population_folder("clinic")).ledger) == 1

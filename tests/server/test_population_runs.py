@@ -436,8 +436,10 @@ def test_a_scheduled_probe_that_waits_is_refused_before_anybody_computes(config,
     ward.set_officer_rule(0.0, 1.0, by="otto")
     run_ledger.prepare_charge(training, 1).pay()
     with pytest.raises(OutOfBudget, match="has not approved this one"):
-        run_ledger.prepare_charge(probe, 2)
-    ward.approve(probe.event, question=probe.settings.released, by="otto")
+        run_ledger.prepare_charge(probe, probe.last)
+    (one,) = Population.open(ward.folder).waiting()
+    assert (one.run, one.times, one.question) == ("abc", 1, "probe intensity")
+    ward.decide(one, approved=True, by="otto")
     run_ledger.prepare_charge(probe, 2).pay()
     with pytest.raises(OutOfBudget, match="has not approved this one"):
         run_ledger.prepare_charge(probe, 3)
