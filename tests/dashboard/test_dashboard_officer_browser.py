@@ -81,7 +81,7 @@ def test_an_officer_sets_a_rule_decides_and_files(
     desk.get_by_role("button", name="Set", exact=True).click()
     desk.get_by_text("a probe waits for an officer").wait_for()
 
-    asked = ["probe", str(tmp_path / "runs" / "tiny"), "--probe", "repeats", "--epsilon", "0.3"]
+    asked = ["probe", str(tmp_path / "runs" / "tiny"), "--probe", "dark_border", "--epsilon", "0.3"]
     assert main(asked) == ExitStatus.OUT_OF_BUDGET, "the rule binds commands too"
     assert not list((tmp_path / "runs").glob("tiny-probe-*"))
     held = desk.get_by_text("A run or a command wants to ask")
@@ -90,7 +90,7 @@ def test_an_officer_sets_a_rule_decides_and_files(
     officer.look("light", "dark")
     desk.get_by_role("button", name="Approve", exact=True).click()
     held.wait_for(state="detached")
-    assert main(asked) == ExitStatus.DONE, "at its own noise, which is not the page Diagnosis's"
+    assert main(asked) == ExitStatus.DONE, "a question that the page Diagnosis does not ask"
     before = Population.read(ward).spent().epsilon
     ask(engineer, run, "is it real?")
     engineer.look()

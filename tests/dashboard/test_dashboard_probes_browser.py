@@ -41,7 +41,7 @@ def served_run(run: fedlens.Run) -> Iterator[Served]:
     stop_dashboard(running)
 
 
-def test_a_fault_is_confirmed_by_a_probe_filed_and_reported_in_seven_clicks(
+def test_a_fault_is_confirmed_by_a_probe_filed_and_reported_in_eight_clicks(
     browser: Any, served_run: Served, run: fedlens.Run
 ) -> None:
     """Once, at the price shown, and the answer stands beside the claim; no terminal is needed."""

@@ -8,11 +8,14 @@ import sys
 import pytest
 import torch
 
+from fedlens.accountant.ledger.ledger import Ledger
 from fedlens.accountant.ledger.population import Population, PopulationTerms
-from fedlens.diagnosis.probe_offers import probe_offer
+from fedlens.diagnosis.probe_offers import probe_offer, question_about
 from fedlens.models.faults import FAULTS
 from fedlens.models.faults.protocol import Fault, FaultSetting
 from fedlens.models.probes.asking import parse_probe
+from fedlens.server.config.tree import ConfigError
+from fedlens.server.ledger.run_ledger import question_of
 
 COLOURED = torch.rand(4, 3, 28, 28, generator=torch.Generator().manual_seed(1)) * 2 - 1
 
@@ -74,3 +77,20 @@ def test_a_question_leaves_out_what_is_not_known():
 def test_pages_can_ask_for_an_offer_without_a_training_framework():
     code = "import sys, fedlens.diagnosis.probe_offers; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_an_approval_is_of_one_runs_network(small_config, tmp_path):
+    """The page, the command and the round name it alike; of records alone no run matters."""
+    Ledger.create(tmp_path / "ledger.jsonl", {"run_id": "other"})
+
+    def question(probe, model=""):
+        asking = small_config(
+            schedule="critic probe", tasks__probe={"kind": "probe", "probe": probe, "model": model}
+        )
+        return question_of("probe", asking.tasks["probe"], "own")
+
+    assert question("recognised", str(tmp_path)) == question_about("recognised", "other")
+    assert question("recognised") == question_about("recognised", "own") != "probe recognised"
+    assert question("intensity") == question_about("intensity", "other") == "probe intensity"
+    with pytest.raises(ConfigError, match="its ledger cannot be read"):
+        question("recognised", str(tmp_path / "gone"))
