@@ -557,3 +557,18 @@ def test_the_faces_zip_is_found_by_its_path(tmp_path: Path) -> None:
         load_private(f"orl:{tmp_path},16")
     with pytest.raises(PrivateDataError, match="nowhere does not exist"):
         load_private("orl:nowhere")
+
+
+def test_few_people_who_score_filters_are_the_test_of_a_simulation(tmp_path: Path) -> None:
+    """So a filter that a run trained is scored on nobody whom the run met."""
+    rows = ["file,label,who,sex"]
+    for place in range(60):
+        Image.new("L", (16, 16), 4 * place).save(tmp_path / f"{place}.png")
+        rows.append(f"{place}.png,{place % 2},person {place // 3},{'fm'[place // 2 % 2]}")
+    (tmp_path / "manifest.csv").write_text("\n".join(rows) + "\n")
+    name = f"manifest:{tmp_path},user=who,sensitive=sex"
+    scored = load_private(name).test
+    tested = load(name).test_images
+    assert len(scored.records) == len(tested) == 12  # of four of twenty people
+    found = {round(float(one.mean() + 1) * 127.5) for one in scored.records}
+    assert found == {round(float(one.mean())) for one in tested}
