@@ -19,6 +19,7 @@ from fedlens.accountant.ledger.terms import PopulationError, population_folder
 from fedlens.accountant.wording import percentage
 from fedlens.dashboard.access.session import store_of
 from fedlens.dashboard.privacy.books import MOST_BOUGHT, Books, PrivacyTotal
+from fedlens.dashboard.privacy.filtered import filter_words
 from fedlens.dashboard.summary import audits
 from fedlens.dashboard.summary.privacy import NOT_PRIVATE, delta_text, epsilon_text
 from fedlens.dashboard.widgets.markup import count_words
@@ -32,8 +33,6 @@ PURPOSES: Mapping[str, str] = {
     PROBE: "probe",
     EARLIER: "run that others build on",
 }
-BOUNDED = ("code", "spectral")
-"""Networks of filters whose code is bounded, so that a capacity is certified."""
 FEW = 12
 """Lines of an answer; the table of entries has the rest."""
 
@@ -176,37 +175,10 @@ def _spent(report: Report) -> Answer:
         )
     else:
         facts.append(("Presumes", "that no run or probe was chosen by what another released"))
-    facts += [("With filters", said) for said in _filter_words(books, total)]
-    return Answer("How much has been spent in total?", _total_words(total), tuple(facts), GOOD)
-
-
-def _filter_words(books: Books, total: PrivacyTotal) -> list[str]:
-    """What a person's records tell in all where a run has a filter whose code is bounded.
-
-    Of those that tell most, if there are several: a person's device may run that one.
-    """
-    bounds = [_bound(run) for run in books.people.runs]
-    known = [bound for bound in bounds if bound is not None]
-    if not known:
-        return []
-    nats, records = max(known)
-    unlike = f", {records} unlike ones {records * nats:g}" if records > 1 else ""
-    return [
-        f"{binding_text(total)} for all that the server released; besides, each record that a "
-        f"device releases filtered tells at most {nats:g} nats on average{unlike}. Neither figure "
-        "contains the other"
+    facts += [
+        ("With filters", said) for said in filter_words(books.people.runs, binding_text(total))
     ]
-
-
-def _bound(run: RunRecord) -> tuple[float, int] | None:
-    """Nats of one filtered record at most, and records of a user as configured; None without."""
-    network, nats = (run.config.get(f"privatizer.{name}") for name in ("network", "capacity"))
-    if run.config.get("privatizer.kind", "none") == "none" or network not in BOUNDED:
-        return None
-    if not isinstance(nats, int | float):
-        return None
-    records = run.config.get("data.records_per_user") or run.config.get("data.samples_per_user")
-    return float(nats), records if isinstance(records, int) else 0
+    return Answer("How much has been spent in total?", _total_words(total), tuple(facts), GOOD)
 
 
 def _how_counted(books: Books) -> str:
