@@ -31,9 +31,7 @@ LEAST_SHARE_OF_VARIANCE = 0.02
 WEIGHTS = (0.15, 0.6, 1.3)
 """w₀, w₁, w₂: products are most numerous and carry the covariance, so they get most of the clip."""
 SHRINKAGE = 0.1
-"""Share of all pairs' covariance in a pair's: what is common is known with less noise."""
-WITHIN = 0.8
-"""Share of the covariance of all pairs of its class: the attribute moves means, mostly."""
+"""Share of the pooled covariance in a pair's: what is common is known with less noise."""
 LEAST_VARIANCE = 2e-3
 """Least eigenvalue of a covariance of features whose squared length is 1 at most."""
 ENLARGED = 0.7
@@ -116,7 +114,7 @@ class PairGaussians:
     roots: Tensor
 
     @classmethod
-    def of(cls, total: Tensor, size: int, deviation: float, values: int = 1) -> PairGaussians:
+    def of(cls, total: Tensor, size: int, deviation: float) -> PairGaussians:
         """From a noised sum.
 
         Args:
@@ -124,7 +122,6 @@ class PairGaussians:
             size: of the features.
             deviation: of the noise in each number. A pair is not divided by a count below twice
                 that of its noise.
-            values: of the attribute: so many pairs in a row are of one class.
 
         Raises:
             PrivatizerError: the sum is not finite.
@@ -138,10 +135,8 @@ class PairGaussians:
         products = _matrices(plain[:, 1 + size :] / (third * counts[:, None]), size)
         covariances = products - means[:, :, None] * means[:, None, :]
         shares = counts / counts.sum()
-        pooled = _definite(_pooled(covariances, shares, len(shares)))
-        of_class = _pooled(covariances, shares, values)
-        own = 1 - SHRINKAGE - WITHIN
-        mixed = own * covariances + WITHIN * of_class + SHRINKAGE * pooled
+        pooled = _definite((shares[:, None, None] * covariances).sum(0))
+        mixed = (1 - SHRINKAGE) * covariances + SHRINKAGE * pooled
         roots = torch.linalg.cholesky(_definite(mixed))
         return cls(shares.float(), means.float(), roots.float())
 
@@ -154,13 +149,6 @@ class PairGaussians:
             rows = pairs == pair
             found[rows] = self.means[pair] + (self.roots[pair] @ normal[rows])[:, :, 0]
         return found, pairs
-
-
-def _pooled(matrices: Tensor, shares: Tensor, each: int) -> Tensor:
-    """For each of [n, size, size] the mean, by shares, of the ``each`` in a row that have it."""
-    weights = shares.view(-1, each, 1, 1)
-    means = (weights * matrices.view(-1, each, *matrices.shape[1:])).sum(1) / weights.sum(1)
-    return means.repeat_interleave(each, 0)
 
 
 def _matrices(halves: Tensor, size: int) -> Tensor:

@@ -203,10 +203,7 @@ class MomentsTask(ServerTask):
         total = torch.from_numpy(self._sum / self._releases * users)
         deviation = release_deviation(self._config, self._settings) * users
         return PairGaussians.of(
-            total.view(self._pairs, -1),
-            self._features.size,
-            deviation / self._releases**0.5,
-            self._values,
+            total.view(self._pairs, -1), self._features.size, deviation / self._releases**0.5
         )
 
     def filter_weights(self) -> Vector:

@@ -76,18 +76,6 @@ def test_without_noise_or_clipping_moments_are_those_of_the_records() -> None:
     assert float((asked == 0).double().mean()) == pytest.approx(0.5, abs=0.01)
 
 
-def test_pairs_of_one_class_have_nearly_one_covariance() -> None:
-    pairs = torch.arange(8000) % 4  # class x 2 + value
-    widths = torch.tensor([[1.0, 1, 1], [2, 1, 1], [1, 1, 4], [1, 2, 4]])[pairs]
-    plain = unit(0.1 * widths * torch.randn(8000, 3, generator=source()))
-    total = summed(plain, pairs, 4)
-    (own, shared) = (PairGaussians.of(total, 3, 0.0, values).roots for values in (1, 2))
-    apart = [(found @ found.mT)[:, None] - (found @ found.mT)[None] for found in (own, shared)]
-    alone, leaning = (found.square().sum((2, 3)).sqrt() for found in apart)
-    assert float(leaning[0, 1]) < 0.2 * float(alone[0, 1]), "the value hardly changes it"
-    assert float(leaning[0, 2]) > 0.5 * float(alone[0, 2]), "the class does"
-
-
 @pytest.mark.parametrize("deviation", [0.0, 3.0])
 def test_a_release_that_is_noise_alone_gives_gaussians_all_the_same(deviation: float) -> None:
     noise = 3 * torch.randn(4, width_of(5), generator=source())
