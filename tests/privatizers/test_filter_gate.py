@@ -23,6 +23,7 @@ from fedlens.privatizers.attacks.controls import (
     TRUE_USE,
     Control,
     dominated,
+    known_by_value,
     read_controls,
     table_control,
 )
@@ -148,6 +149,14 @@ def test_who_knows_the_use_reads_what_hangs_on_it_and_an_answer_that_is_wrong_gi
     wrong = torch.where(torch.arange(2000) // 20 % 2 == 0, data.utility, 1 - data.utility)
     half = table_control("half of the answers turned", wrong, data, 0)
     assert half.use == 0.5 and half.secret == pytest.approx(0.5, abs=0.05)
+
+
+def test_a_use_that_tells_nothing_is_read_at_chance_and_not_below() -> None:
+    data = replace(uses(), sensitive=torch.arange(2000) // 2 % 2)
+    guesses = known_by_value(data.utility, data, 0)
+    assert (guesses == data.sensitive).double().mean() < 0.5, "by tenths of what is balanced"
+    nothing = table_control("use", data.utility, data, 0)
+    assert (nothing.secret, nothing.low) == (0.5, 0.5) and nothing.high >= 0.5
 
 
 def test_a_filter_that_the_answer_beats_on_both_is_dominated() -> None:
