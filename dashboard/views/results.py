@@ -75,7 +75,7 @@ def _matrix(project: StoredProject, counts: Counts, labels: list[StoredLabel]) -
     )
     st.caption(
         "What each sample counts as, once: a reviewer's decision, or else the majority's label. "
-        "Click a number to see its samples; the darker a cell, the more of its row it holds."
+        "Click a number to see its samples; the stronger its colour, the more of its row it holds."
     )
     if picked is not None:
         _cell(project, counts, table, picked)

@@ -8,6 +8,8 @@ from html import escape
 from pathlib import PurePath
 from typing import Any
 
+from fedlens.accountant.wording import shown
+
 WIDTH, HEIGHT, BASE = 380, 120, 96
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 """No request leaves the page, and none of its texts runs."""
@@ -108,7 +110,7 @@ def error_words(report: Mapping[str, Any]) -> str:
 
 
 def _epsilon(value: float | None) -> str:
-    return "∞" if value is None else f"{value:.3g}"
+    return "∞" if value is None else shown(value)
 
 
 def _planted(faults: str) -> str:
