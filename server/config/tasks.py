@@ -97,6 +97,11 @@ class TaskConfig(Section):
         return 0
 
     @property
+    def asked(self) -> str:
+        """The probe that users are asked, as it is written; empty for none."""
+        return ""
+
+    @property
     def asked_run(self) -> str:
         """Folder of another run whose released network travels with the question; empty: none."""
         return ""
@@ -325,9 +330,7 @@ class PrivatizerTaskConfig(TaskConfig):
     @model_validator(mode="after")
     def _a_method_and_its_settings(self) -> PrivatizerTaskConfig:
         if self.method not in ORDERS:
-            from fedlens.privatizers.methods import (
-                METHODS,  # brings PyTorch; our own can do without
-            )
+            from fedlens.privatizers.methods import METHODS  # brings PyTorch
 
             require_valid(self.method in METHODS, f"method: {METHODS.unknown(self.method)}")
         least, most = ORDERS.get(self.method, (0.0, math.inf))
@@ -343,8 +346,7 @@ class PrivatizerTaskConfig(TaskConfig):
 
 
 def _a_question(value: str) -> str:
-    # probes are written with torch, which settings must not take the time to load
-    from fedlens.models.probes.asking import parse_probe
+    from fedlens.models.probes.asking import parse_probe  # with torch, which takes time to load
 
     try:
         parse_probe(value)
@@ -394,6 +396,11 @@ class ProbeConfig(TaskConfig):
         return True
 
     @property
+    def asked(self) -> str:
+        """The probe that users are asked, as it is written; empty for none."""
+        return self.probe
+
+    @property
     def asked_run(self) -> str:
         """Folder of another run whose released network travels with the question; empty: none."""
         return self.model
@@ -420,11 +427,10 @@ TASK_KINDS: Registry[TaskKind] = Registry(
     "fedlens.tasks",
     {
         name: f"fedlens.server.config.tasks:{name.upper()}"
-        for name in ("frozen", "focused", "wgan", "annotator", "privatizer")
+        for name in ("frozen", "focused", "wgan", "annotator", "privatizer", "moments")
     }
     | {
         "frequencies": "fedlens.server.config.tasks:FREQUENCIES",
-        "moments": "fedlens.server.config.tasks:MOMENTS",
         "probe": "fedlens.server.config.tasks:PROBING",
         "card": "fedlens.server.config.card:CARD",
     },
@@ -445,14 +451,10 @@ def task_config(table: Any) -> TaskConfig:
     return TASK_KINDS[kind].config.model_validate(table)
 
 
-# Settings of the tasks whose noised sums a privatizer is fitted on.
-
-
 class FrequenciesConfig(TaskConfig):
     """Sums that say where images' low frequencies lie; for ``privatizer.trained_by = "sums"``.
 
-    It comes first. Each user sends the mean of the own images' lowest frequencies and of their
-    squares.
+    It comes first. Each user sends the mean of the own images' lowest frequencies and squares.
     """
 
     provides = frozenset({needs.SCALES})
@@ -486,8 +488,7 @@ class MomentsConfig(TaskConfig):
     kind: Literal["moments"] = "moments"
     noise_multiplier: NoiseMultiplier = 2.0
     clipping_norm: Positive = 3.0
-    """C: L2 bound of a user's update. One image adds 1.44 at most, ten of several classes about
-    3."""
+    """C: L2 bound of a user's update. One image adds 1.44 at most, ten about 3."""
 
     @property
     def released(self) -> str:

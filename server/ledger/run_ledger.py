@@ -21,7 +21,7 @@ from fedlens.accountant.wording import shown
 from fedlens.foundation.errors import WrongUse
 from fedlens.foundation.profile import timed
 from fedlens.server.config.schedule import ScheduledTask, total_rounds
-from fedlens.server.config.tasks import PROBE, TaskConfig
+from fedlens.server.config.tasks import TaskConfig
 from fedlens.server.config.tree import Config, ConfigError
 from fedlens.server.ledger.plan import (
     ENROLLED,
@@ -52,10 +52,9 @@ def question_of(name: str, settings: TaskConfig, run_id: str = "") -> str:
     """
     from fedlens.models.probes.asking import parse_probe  # with torch
 
-    probe = str(getattr(settings, "probe", ""))
-    if settings.purpose != PROBE or not probe:
+    if not settings.asked:
         return settings.released
-    asks_network = parse_probe(probe).probe.needs_model
+    asks_network = parse_probe(settings.asked).probe.needs_model
     network_of = run_id if asks_network else ""
     if asks_network and settings.asked_run:
         try:
@@ -65,7 +64,7 @@ def question_of(name: str, settings: TaskConfig, run_id: str = "") -> str:
                 f"tasks.{name}.model = {settings.asked_run!r}: its ledger cannot be read "
                 f"({error.strerror}); name a run that has released something"
             ) from None
-    return approved_as(probe, network_of)
+    return approved_as(settings.asked, network_of)
 
 
 class RunLedger:

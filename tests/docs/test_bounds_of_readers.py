@@ -22,7 +22,8 @@ READS = re.compile(
 OWN = (
     "accountant/ledger/officer.py",
     "dashboard/faults/", "dashboard/jobs.py", "dashboard/labelling/students.py",
-    "dashboard/samples/whole.py", "dashboard/summary/data_card.py",
+    "dashboard/samples/embedding.py", "dashboard/samples/whole.py",
+    "dashboard/summary/data_card.py",
     "diagnosis/steps.py", "diagnosis/stored_answers.py", "diagnosis/stored_changes.py",
     "fedlens/api/release_budget.py", "fedlens/api/runs.py",
     "fedlens/cli/budget.py", "fedlens/deploy/submitting.py", "foundation/logs.py",

@@ -22,6 +22,7 @@ from fedlens.api.presets import preset_config
 from fedlens.cli import main
 from fedlens.client.tasks import CLIENT_TASKS
 from fedlens.client.update.clipping import clip_and_sum
+from fedlens.client.users.protocol import DataOrigin
 from fedlens.client.users.records import CohortData
 from fedlens.data.registry import load
 from fedlens.diagnosis.diagnose import classes_about, concluded, diagnose, question_of
@@ -370,7 +371,7 @@ def test_threads_of_products_are_given_back():
 class _Users:
     """Reference users as a node hosts users."""
 
-    partition, classes, shape = 0, 10, (1, 28, 28)
+    partition, classes, shape, origin = 0, 10, (1, 28, 28), DataOrigin()
 
     def __init__(self, reference, held):
         self._reference, self._held = reference, held

@@ -10,7 +10,7 @@ from run_tasks import RECORD_ANNOTATED, context_of, planned
 from fedlens.client.messages import TrainRequest
 from fedlens.client.tasks.focused import FocusedLocalTask
 from fedlens.client.tasks.frozen import FrozenLocalTask
-from fedlens.client.users.protocol import LocalData
+from fedlens.client.users.protocol import DataOrigin, LocalData
 from fedlens.server.config.mechanism import mechanism, release_deviation
 from fedlens.server.config.tree import Config, ConfigError
 from fedlens.server.tasks.focused import FocusedTask
@@ -20,7 +20,7 @@ SHAPE, CLASSES, EACH = (1, 28, 28), 3, 6
 
 
 class _Users:
-    shape, classes, partition = SHAPE, CLASSES, 0
+    shape, classes, partition, origin = SHAPE, CLASSES, 0, DataOrigin()
 
 
 def _images(n, seed):
