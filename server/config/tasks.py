@@ -370,8 +370,7 @@ class ProbeConfig(TaskConfig):
     probe: Annotated[str, AfterValidator(_a_question)] = "dark_border"
     """The question, ``NAME`` or ``NAME:ARGUMENT``, such as ``better_after:rotate270``."""
     model: str = ""
-    """Absolute path of the run whose released annotator is asked, for probes that ask a network.
-    Empty: the annotator of this run, which must come before."""
+    """Absolute path of the run whose annotator a probe asks; empty: this run's, from before."""
 
     @property
     def released(self) -> str:
@@ -427,10 +426,11 @@ TASK_KINDS: Registry[TaskKind] = Registry(
     "fedlens.tasks",
     {
         name: f"fedlens.server.config.tasks:{name.upper()}"
-        for name in ("frozen", "focused", "wgan", "annotator", "privatizer", "moments")
+        for name in ("frozen", "focused", "wgan", "annotator", "privatizer")
     }
     | {
         "frequencies": "fedlens.server.config.tasks:FREQUENCIES",
+        "moments": "fedlens.server.config.tasks:MOMENTS",
         "probe": "fedlens.server.config.tasks:PROBING",
         "card": "fedlens.server.config.card:CARD",
     },
