@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from shutil import copytree
 
 import pytest
@@ -31,12 +32,13 @@ def clinic(tmp_path, monkeypatch):
 
 
 def test_the_price_is_told_beforehand_and_nothing_is_spent(tiny_run, capsys):
+    before = set(tiny_run.path.parent.iterdir())  # other tests ask the same run
     price = fedlens.probe_price(tiny_run, "label_share:3", epsilon=1.0)
     assert price.users == 30 and price.delta == 1e-3 and price.together > price.spent > 0
     assert main(["probe", str(tiny_run.path), *ASKED, "--price", "--json"]) == 0
     told = last_line(capsys)
     assert told["half_width"] == price.half_width and told["refusal"] is None
-    assert not list(tiny_run.path.parent.glob("run-probe-*"))
+    assert set(tiny_run.path.parent.iterdir()) == before
 
 
 def test_an_answer_has_its_interval_and_its_cost_and_lies_beside_the_run(tiny_run, capsys):
@@ -45,10 +47,10 @@ def test_an_answer_has_its_interval_and_its_cost_and_lies_beside_the_run(tiny_ru
     told = last_line(capsys)
     assert told["low"] <= told["value"] <= told["high"] and told["epsilon"] <= 1
     assert told["high"] - told["low"] <= 2 * price.half_width * (1 + 1e-9)
-    assert told["run_dir"].endswith("run-probe-1")
-    kept = json.loads((tiny_run.path.parent / "run-probe-1" / "probe.json").read_text())
-    assert kept == told
-    (entry,) = Ledger.verify(tiny_run.path.parent / "run-probe-1" / "ledger.jsonl")
+    asked = Path(told["run_dir"])
+    assert asked.parent == tiny_run.path.parent and asked.name.startswith("run-probe-")
+    assert json.loads((asked / "probe.json").read_text()) == told
+    (entry,) = Ledger.verify(asked / "ledger.jsonl")
     assert entry.purpose == "probe"
     # the next one counts it
     again = fedlens.probe_price(tiny_run, "intensity", epsilon=1.0)
