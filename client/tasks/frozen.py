@@ -51,8 +51,8 @@ class FrozenLocalTask(ClientTask):
     def updates(self, cohort: Sequence[LocalData], seeds: Sequence[int]) -> Tensor:
         """Each user's class-mean embedding, [users, classes x dim].
 
-        A user without records contributes zeros. Each user's rows are computed by themselves and
-        in one shape, so that no user rounds another's numbers.
+        A user without records contributes zeros. Each user's rows are computed by themselves, so
+        that no user rounds another's numbers.
         """
         size = len(cohort), self._users.classes, self.dim
         found = torch.zeros(size, device=self._device)
