@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fedlens.accountant.events import Event
     from fedlens.accountant.probing import ProbePrice
     from fedlens.models.probes.asking import AskedProbe
-    from fedlens.server.config.tasks import ProbeConfig
+    from fedlens.server.config.probe import ProbeConfig
     from fedlens.server.config.tree import Config
     from fedlens.server.round.status import Progress
 
@@ -198,8 +198,8 @@ def _question_in(config: Config) -> str:
 
 
 def _put_before_officer(config: Config, subject: Run | Config | Path | str) -> None:
+    from fedlens.accountant.ledger.spending import PROBE
     from fedlens.server.config.schedule import task_at
-    from fedlens.server.config.tasks import PROBE
     from fedlens.server.ledger.population import joined
 
     population, event = joined(config), task_at(config, 1).event
@@ -210,9 +210,9 @@ def _put_before_officer(config: Config, subject: Run | Config | Path | str) -> N
 
 def _answer(made: Run, price: ProbePrice) -> ProbeAnswer:
     from fedlens.accountant.ledger.population import OutOfBudget
+    from fedlens.accountant.ledger.spending import PROBE
     from fedlens.accountant.probing import deviation_of, estimate_of
     from fedlens.models.probes.asking import parse_probe
-    from fedlens.server.config.tasks import PROBE
     from fedlens.server.ledger.run_ledger import spending_of
 
     config, summary = made.config, made.summary

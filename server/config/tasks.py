@@ -11,10 +11,8 @@ import math
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
-from fedlens.accountant.probing import released_by
-from fedlens.foundation.errors import WrongUse
 from fedlens.foundation.registry import Registry
 from fedlens.models.precision import Precision
 from fedlens.server.config import needs
@@ -29,8 +27,8 @@ from fedlens.server.config.section import (
     require_valid,
 )
 
-TRAINING, PROBE = "training round", "probe"
-"""Purposes of ledger entries."""
+TRAINING = "training round"
+"""Purpose of ledger entries, where a kind says no other."""
 
 
 class TaskConfig(Section):
@@ -330,7 +328,9 @@ class PrivatizerTaskConfig(TaskConfig):
     @model_validator(mode="after")
     def _a_method_and_its_settings(self) -> PrivatizerTaskConfig:
         if self.method not in ORDERS:
-            from fedlens.privatizers.methods import METHODS  # brings PyTorch
+            from fedlens.privatizers.methods import (
+                METHODS,  # brings PyTorch; our own can do without
+            )
 
             require_valid(self.method in METHODS, f"method: {METHODS.unknown(self.method)}")
         least, most = ORDERS.get(self.method, (0.0, math.inf))
@@ -343,66 +343,6 @@ class PrivatizerTaskConfig(TaskConfig):
     def filter_is_trained(self, rounds: int, applied: int) -> bool:
         """Whether its rounds are over and the filter has learned in one of them."""
         return rounds >= self.rounds and applied > self.lead
-
-
-def _a_question(value: str) -> str:
-    from fedlens.models.probes.asking import parse_probe  # with torch, which takes time to load
-
-    try:
-        parse_probe(value)
-    except WrongUse as error:
-        raise ValueError(str(error)) from None
-    return value
-
-
-class ProbeConfig(TaskConfig):
-    """A question with one bounded number a user for an answer; the mean over users is released.
-
-    Every enrolled user is asked where ``sampling_rate`` is 1. User mode alone.
-    """
-
-    of_all_users = True
-
-    kind: Literal["probe"] = "probe"
-    noise_multiplier: NoiseMultiplier = 14.0
-    clipping_norm: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """C: a user's number lies in [0, 1] and is cut to this, so one user moves the sum by C."""
-    probe: Annotated[str, AfterValidator(_a_question)] = "dark_border"
-    """The question, ``NAME`` or ``NAME:ARGUMENT``, such as ``better_after:rotate270``."""
-    model: str = ""
-    """Absolute path of the run whose annotator a probe asks; empty: this run's, from before."""
-
-    @property
-    def released(self) -> str:
-        """What the ledger says that a round releases."""
-        return released_by(self.probe)
-
-    @property
-    def reads_labels(self) -> bool:
-        """Whether the question is about labels, or asks a network that knows them."""
-        from fedlens.models.probes.asking import parse_probe
-
-        return parse_probe(self.probe).about_labels
-
-    @property
-    def purpose(self) -> str:
-        """What the ledger says that a round is for."""
-        return PROBE
-
-    @property
-    def positive(self) -> bool:
-        """Numbers of users lie in [0, 1]."""
-        return True
-
-    @property
-    def asked(self) -> str:
-        """The probe that users are asked, as it is written; empty for none."""
-        return self.probe
-
-    @property
-    def asked_run(self) -> str:
-        """Folder of another run whose released network travels with the question; empty: none."""
-        return self.model
 
 
 @dataclass(frozen=True)
@@ -419,7 +359,6 @@ FOCUSED = TaskKind(FocusedConfig, "fedlens.server.tasks.focused:FocusedTask")
 WGAN = TaskKind(WganConfig, "fedlens.server.tasks.wgan:WganTask")
 ANNOTATOR = TaskKind(AnnotatorConfig, "fedlens.server.tasks.annotator:AnnotatorTask")
 PRIVATIZER = TaskKind(PrivatizerTaskConfig, "fedlens.server.tasks.privatizer:PrivatizerTask")
-PROBING = TaskKind(ProbeConfig, "fedlens.server.tasks.probe:ProbeTask")
 
 TASK_KINDS: Registry[TaskKind] = Registry(
     "kind of task",
@@ -431,7 +370,7 @@ TASK_KINDS: Registry[TaskKind] = Registry(
     | {
         "frequencies": "fedlens.server.config.tasks:FREQUENCIES",
         "moments": "fedlens.server.config.tasks:MOMENTS",
-        "probe": "fedlens.server.config.tasks:PROBING",
+        "probe": "fedlens.server.config.probe:PROBING",
         "card": "fedlens.server.config.card:CARD",
     },
 )
@@ -451,10 +390,14 @@ def task_config(table: Any) -> TaskConfig:
     return TASK_KINDS[kind].config.model_validate(table)
 
 
+# Settings of the tasks whose noised sums a privatizer is fitted on.
+
+
 class FrequenciesConfig(TaskConfig):
     """Sums that say where images' low frequencies lie; for ``privatizer.trained_by = "sums"``.
 
-    It comes first. Each user sends the mean of the own images' lowest frequencies and squares.
+    It comes first. Each user sends the mean of the own images' lowest frequencies and of their
+    squares.
     """
 
     provides = frozenset({needs.SCALES})
@@ -488,7 +431,8 @@ class MomentsConfig(TaskConfig):
     kind: Literal["moments"] = "moments"
     noise_multiplier: NoiseMultiplier = 2.0
     clipping_norm: Positive = 3.0
-    """C: L2 bound of a user's update. One image adds 1.44 at most, ten about 3."""
+    """C: L2 bound of a user's update. One image adds 1.44 at most, ten of several classes about
+    3."""
 
     @property
     def released(self) -> str:
