@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-import threading
+from collections.abc import Hashable
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from fedlens.dashboard.jobs import CommandFailed, follow_command
 from fedlens.dashboard.samples.order import AT_ONCE, Matrix, distances
+from fedlens.dashboard.samples.prepared import Prepared
 
 MOST_LANDMARKS = 4000
 """Samples that t-SNE places; each other one lies between those that are most like it."""
@@ -36,11 +37,9 @@ class Maps:
     """Maps by t-SNE: each is prepared once, one after another, and kept in memory."""
 
     def __init__(self) -> None:
-        self._lock, self._turn = threading.Lock(), threading.Lock()
-        self._ready: dict[object, Matrix | None] = {}
-        self._under_way: set[object] = set()
+        self._maps: Prepared[Matrix | None] = Prepared(MOST_KEPT)
 
-    def get(self, made_from: object, features: Matrix) -> tuple[Matrix | None, bool]:
+    def get(self, made_from: Hashable, features: Matrix) -> tuple[Matrix | None, bool]:
         """Where samples lie, [n, 2], or None; and whether that is still being prepared.
 
         Args:
@@ -49,32 +48,21 @@ class Maps:
         """
         if find_spec("sklearn") is None or len(features) < LEAST:
             return None, False
-        with self._lock:
-            if made_from in self._ready:
-                return self._ready[made_from], False
-            if made_from not in self._under_way:
-                self._under_way.add(made_from)
-                given = (made_from, features)
-                threading.Thread(target=self._prepare, args=given, daemon=True).start()
-        return None, True
+        found = self._maps.get(made_from, lambda _: _prepare(features))
+        return (None, True) if isinstance(found, float) else (found, False)
 
-    def _prepare(self, made_from: object, features: Matrix) -> None:
-        found: Matrix | None = None
-        try:
-            with self._turn, tempfile.TemporaryDirectory() as folder:
-                given, made = Path(folder) / "features.npy", Path(folder) / "map.npy"
-                np.save(given, features)
-                command = [sys.executable, "-m", __name__, str(given), str(made)]
-                follow_command(command, lambda _: None, most_seconds=MOST_SECONDS)
-                found = np.load(made)
-        except (CommandFailed, OSError):
-            pass  # the first components stay the map
-        finally:
-            with self._lock:
-                self._under_way.discard(made_from)
-                self._ready[made_from] = found
-                for old in list(self._ready)[:-MOST_KEPT]:
-                    del self._ready[old]
+
+def _prepare(features: Matrix) -> Matrix | None:
+    """The map, or None where it cannot be made: the first components stay it then."""
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            given, made = Path(folder) / "features.npy", Path(folder) / "map.npy"
+            np.save(given, features)
+            command = [sys.executable, "-m", __name__, str(given), str(made)]
+            follow_command(command, lambda _: None, most_seconds=MOST_SECONDS)
+            return np.asarray(np.load(made), np.float32)
+    except (CommandFailed, OSError):
+        return None
 
 
 MAPS = Maps()

@@ -10,8 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Literal
@@ -31,6 +30,7 @@ from fedlens.dashboard.samples.order import (
     project,
     shrink,
 )
+from fedlens.dashboard.samples.prepared import Prepared
 from fedlens.store import SampleFilter, Store, StoredSample, StoreError, open_store
 
 WholeOrder = Literal["oddest", "commonest", "doubtful", "agreed", "alike", "spread"]
@@ -100,12 +100,9 @@ class WholeBatches:
     """The orders of large batches: each is prepared once, one after another."""
 
     def __init__(self) -> None:
-        self._lock, self._turn = threading.Lock(), threading.Lock()
-        self._ready: dict[object, Whole] = {}
-        self._share: dict[object, float] = {}
-        self._failed: dict[object, str] = {}
+        self._batches: Prepared[Whole] = Prepared(MOST_KEPT)
 
-    def get(self, store: Store, made_from: object, wanted: SampleFilter) -> Whole | float:
+    def get(self, store: Store, made_from: Hashable, wanted: SampleFilter) -> Whole | float:
         """What was found of a batch; the share of the work that is done while it is under way.
 
         Args:
@@ -116,43 +113,23 @@ class WholeBatches:
         Raises:
             StoreError: the last try came to nothing; the next call tries again.
         """
-        with self._lock:
-            if made_from in self._ready:
-                return self._ready[made_from]
-            if made_from in self._failed:
-                raise StoreError(self._failed.pop(made_from))
-            if made_from not in self._share:
-                self._share[made_from] = 0.0
-                given = (store, made_from, wanted)
-                threading.Thread(target=self._prepare, args=given, daemon=True).start()
-            return self._share[made_from]
-
-    def _prepare(self, store: Store, made_from: object, wanted: SampleFilter) -> None:
-        def told(line: str) -> None:
-            self._share[made_from] = float(line)
-
-        found: Whole | None = None
-        reason = "the samples could not be compared"
         try:
-            with self._turn, tempfile.TemporaryDirectory() as folder:
-                file = Path(folder) / "whole.npz"
-                command = [sys.executable, "-m", "fedlens.dashboard.samples.whole", str(file)]
-                batch = "" if wanted.batch_id is None else str(wanted.batch_id)
-                asked = "\n".join([_url_of(store), str(wanted.run_id), batch])
-                follow_command(command, told, most_seconds=MOST_SECONDS, given=asked)
-                with np.load(file) as there:
-                    found = Whole(**{name: there[name] for name in there.files})
+            return self._batches.get(made_from, lambda told: _prepare(store, wanted, told))
         except CommandFailed as error:
-            reason = f"{reason}: {error}"
-        finally:
-            with self._lock:
-                del self._share[made_from]
-                if found is None:
-                    self._failed[made_from] = reason
-                else:
-                    self._ready[made_from] = found
-                    for old in list(self._ready)[:-MOST_KEPT]:
-                        del self._ready[old]
+            raise StoreError(f"the samples could not be compared: {error}") from None
+
+
+def _prepare(store: Store, wanted: SampleFilter, told: Callable[[float], None]) -> Whole:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "whole.npz"
+        command = [sys.executable, "-m", "fedlens.dashboard.samples.whole", str(file)]
+        batch = "" if wanted.batch_id is None else str(wanted.batch_id)
+        asked = "\n".join([_url_of(store), str(wanted.run_id), batch])
+        follow_command(
+            command, lambda line: told(float(line)), most_seconds=MOST_SECONDS, given=asked
+        )
+        with np.load(file) as there:
+            return Whole(**{name: there[name] for name in there.files})
 
 
 def _url_of(store: Store) -> str:
