@@ -6,7 +6,8 @@ Fills a store in DIR by bulk inserts where there is none yet (drawn pictures, no
 serves it, opens every page in Debian's Chromium and prints the seconds until nothing moves any
 more and pictures are drawn: of a whole page load the first time, the median of five more, and the
 median of five clicks on its name in the navigation. Beside them a page of Streamlit with a title
-and nothing else, which is what no page load can be quicker than.
+and nothing else, which is what no page load can be quicker than. At last what people do on a page,
+by keys and clicks: milliseconds until the browser has painted what was asked for, the median of 20.
 """
 
 from __future__ import annotations
@@ -110,6 +111,45 @@ READY = """([title, drawn]) => {
     (!drawn || find(document, "canvas[data-drawn], canvas.map[data-count]")) && true;
 }"""
 """Asked for each frame: whether the page of this title is there as a whole."""
+
+INSIDE = {
+    "close-up": ("samples", "canvas[data-drawn]", "click", ".near canvas", "painted"),
+    "next close-up": ("samples, close up", ".near", "ArrowLeft", ".near canvas", "painted"),
+    "a class more": ("samples", "[data-field=class]", "tick", "canvas[data-drawn]", "count"),
+    "a decision": ("review", ".desk[data-painted]", "0", ".desk", "painted"),
+}
+"""By what is done: on which page, to what, how, and which mark of what tells that it is there."""
+TIMES, BETWEEN_MS = 20, 100
+WITHIN = """async ([onto, how, told, mark, times, pause]) => {
+  const among = (root, what) => [...root.querySelectorAll(what), ...[...root.querySelectorAll("*")]
+    .flatMap((one) => (one.shadowRoot ? among(one.shadowRoot, what) : []))];
+  const frame = () => new Promise((done) => requestAnimationFrame(done));
+  const took = [];
+  for (let i = 0; i < times; i += 1) {
+    const all = among(document, onto), one = all[how === "tick" ? i % all.length : 0];
+    const box = one.getBoundingClientRect();
+    const before = among(document, told)[0]?.dataset[mark];
+    const began = performance.now();
+    if (how === "tick") one.click();
+    else if (how === "click") {
+      const at = {clientX: box.left + 20 + 60 * (i % 6), clientY: box.top + 20};
+      one.dispatchEvent(new MouseEvent("click", {...at, bubbles: true, composed: true}));
+    } else {
+      const key = new KeyboardEvent("keydown", {key: how, bubbles: true, composed: true});
+      (how === "ArrowLeft" ? one : document).dispatchEvent(key);
+    }
+    for (;;) {
+      await frame();
+      const now = among(document, told)[0]?.dataset[mark];
+      if (now !== undefined && now !== before) break;
+      if (performance.now() - began > 10000) throw new Error(`nothing came of ${how}`);
+    }
+    await frame(); // what the first frame set is on the screen with the second
+    took.push(performance.now() - began);
+    await new Promise((done) => setTimeout(done, pause));
+  }
+  return took;
+}"""
 
 
 def main() -> None:
@@ -311,6 +351,8 @@ def measure(command: list[str], pages: dict[str, str]) -> dict[str, tuple[float,
                 page.wait_for_function(READY, arg=["", False])
                 time.sleep(PAUSE)
                 seconds = {name: _opened(page, name, found[1] + at) for name, at in pages.items()}
+                inside = {name: one for name, one in INSIDE.items() if one[0] in pages}
+                seconds |= {name: _done(page, found[1], name, one) for name, one in inside.items()}
                 browser.close()
         finally:
             server.kill()  # Streamlit by itself waits for the browser to go
@@ -326,6 +368,16 @@ def _opened(page: Page, name: str, address: str) -> tuple[float, ...]:
     sys.stderr.write(f"{name:20} {', '.join(f'{each:6.2f} s {words}' for each, words in said)}\n")
     sys.stderr.flush()
     return tuple(found)
+
+
+def _done(page: Page, address: str, name: str, how: tuple[str, ...]) -> tuple[float, ...]:
+    """Seconds until the browser has painted what a key or a click asks for."""
+    _loaded(page, how[0], address + PAGES[how[0]])
+    page.wait_for_timeout(1000 * PAUSE)
+    took = page.evaluate(WITHIN, [*how[1:], TIMES, BETWEEN_MS])
+    said = statistics.median(took), max(took)
+    sys.stderr.write(f"{name:20} {said[0]:5.0f} ms, {said[1]:5.0f} ms at most\n")
+    return tuple(round(each / 1000, 3) for each in said)
 
 
 def _median(seconds: list[float]) -> float:

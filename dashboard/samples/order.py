@@ -127,8 +127,13 @@ def _parts(count: int) -> Iterator[slice]:
 
 def distances(one: Matrix, other: Matrix) -> Matrix:
     """Euclidean distances, [len(one), len(other)]."""
-    squares = (one**2).sum(1)[:, None] + (other**2).sum(1)[None] - 2 * one @ other.T
+    squares = _lengths(one)[:, None] + _lengths(other)[None] - 2 * one @ other.T
     return np.asarray(np.sqrt(np.maximum(squares, 0.0)))
+
+
+def _lengths(rows: Matrix) -> Matrix:
+    """Squared, [n], without a second matrix as large as this one."""
+    return np.asarray(np.einsum("ij,ij->i", rows, rows))
 
 
 def oddness(features: Matrix, classes: Sequence[int] | NDArray[np.int64]) -> NDArray[np.float64]:

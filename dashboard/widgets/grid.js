@@ -184,9 +184,14 @@ async function load(state) {
   const turn = (state.turn += 1);
   state.loadedPart = state.wanted.part;
   state.loadedOrder = JSON.stringify(wholeOrder(state));
+  const wanted = () => turn === state.turn;
   try {
-    const fields = await patiently(state, "columns", () => turn === state.turn);
+    const coming = patiently(state, "columns", wanted);
+    const places = state.wanted.map ? patiently(state, "map", wanted) : null;
+    if (places) places.catch(() => {}); // said where the map is drawn
+    const fields = await coming;
     if (fields === null) return;
+    state.placesAsked = places;
     forgetTiles(state);
     fields.place = new Map(fields.ids.map((id, place) => [id, place]));
     state.fields = fields;

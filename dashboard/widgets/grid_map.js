@@ -79,8 +79,10 @@ async function drawMap(state) {
     state.places = null;
     say(state, "Comparing all samples of the batch …");
     try {
-      const places = await patiently(state, "map", () => fields === state.fields);
-      if (places === null) return;
+      const asked = state.placesAsked || patiently(state, "map", () => fields === state.fields);
+      state.placesAsked = null;
+      const places = await asked;
+      if (places === null || fields !== state.fields) return;
       state.places = places;
       sayMap(state);
     } catch (error) {
