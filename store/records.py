@@ -78,6 +78,11 @@ class RunRecord:
         check_json("config", self.config)
         check_date("created_at", self.created_at)
 
+    @property
+    def is_probe(self) -> bool:
+        """Whether all that it did was to ask the users of another run one question."""
+        return self.config.get("schedule") == "probe"
+
 
 @dataclass(frozen=True, kw_only=True)
 class RoundRecord:

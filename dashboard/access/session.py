@@ -270,8 +270,12 @@ def choose_page(total: int, at_once: int, label: str = "Page") -> int:
 
 
 def pick_run(runs: list[RunRecord]) -> RunRecord:
-    """A picker of runs, of which there is at least one, the newest first; the page is about it."""
-    run = pick("Run", {run.run_id: run for run in runs}, run_title, RUN_PARAMETER)
+    """A picker of runs, of which there is at least one; the page is about it.
+
+    The newest stand first, probes last: their answers are part of the runs that were asked.
+    """
+    sorted_runs = sorted(runs, key=lambda run: run.is_probe)
+    run = pick("Run", {run.run_id: run for run in sorted_runs}, run_title, RUN_PARAMETER)
     look_at(run.run_id)
     name_page(str(st.session_state.get(PAGE_NAME, "")), run.name)
     return run

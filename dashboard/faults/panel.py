@@ -187,7 +187,7 @@ def look(run: RunRecord) -> DiagnosisAnswer | None:
     """The kept answer of a run that has ended; where there is none yet, it is asked for."""
     answer = load_answer(run)
     place = place_of(run.run_id)
-    asked = run.status in ENDED and has_public_data(run)
+    asked = run.status in ENDED and has_public_data(run) and not run.is_probe
     if answer is None and place and place.releases() and asked:
         question = Question(place)
         if diagnoses().job(question) is None:

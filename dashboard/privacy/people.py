@@ -150,7 +150,7 @@ def _people(
 
 def _age(run: RunRecord) -> tuple[date, bool, str]:
     """Days are all that is known of when a run began; a probe comes after what it asked."""
-    return run.created_at, run.config.get("schedule") == "probe", run.name
+    return run.created_at, run.is_probe, run.name
 
 
 def population_key(named: str) -> str:

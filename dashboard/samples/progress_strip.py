@@ -36,7 +36,8 @@ def render_strip(run: RunRecord, batches: Sequence[StoredBatch]) -> None:
     st.markdown("#### Samples by round")
     strips = {batch.round: batch for batch in batches if batch.purpose == "strip"}
     if not strips:
-        st.info(f"No samples yet; round {run.rounds_planned} draws some at the latest.")
+        later = f"No samples yet; round {run.rounds_planned} draws some at the latest."
+        st.info(later if run.status == "running" else "This run drew no samples.")
         return
     rounds = sorted(strips)
     chosen = rounds[0]

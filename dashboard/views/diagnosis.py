@@ -67,7 +67,9 @@ def references(run: RunRecord, places: Mapping[str, RunPlace]) -> dict[str, str]
 
 
 def _reference(run: RunRecord) -> str:
-    offered = references(run, panel.run_places(store_url()))
+    answers = {one.run_id for one in all_runs() if one.is_probe}
+    places = panel.run_places(store_url())
+    offered = references(run, {one: at for one, at in places.items() if one not in answers})
     ids = list(offered)
     asked = st.query_params.get(AGAINST, "")
     chosen = st.selectbox(
@@ -86,6 +88,10 @@ def _reference(run: RunRecord) -> str:
 
 def _unreadable(run: RunRecord, place: RunPlace | None) -> str | None:
     """Why a run cannot be diagnosed, with the fix; None where it can."""
+    if run.is_probe:
+        return (
+            "A probe asks one question. Its answer is in the diagnosis of the run that was asked."
+        )
     if place is None:
         return (
             "The folder of this run was not found. Start the dashboard on the machine that has it, "

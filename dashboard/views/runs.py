@@ -222,7 +222,7 @@ def render() -> None:
             _empty()
             st.fragment(_waiting, run_every=REFRESH_SECONDS)()
             return
-        ended = [run for run in runs if run.status in panel.ENDED]
+        ended = [run for run in runs if run.status in panel.ENDED and not run.is_probe]
         if ended:
             with within_store_of(ended[0].run_id):
                 panel.look(ended[0])

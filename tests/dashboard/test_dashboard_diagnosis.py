@@ -170,6 +170,21 @@ def test_the_chosen_run_is_remembered_by_other_pages(
     assert app.run().query_params["run"] == "run-1"
 
 
+def test_a_probe_stands_behind_the_runs_and_is_no_run_to_diagnose(
+    open_page: Opener, store_at: tuple[str, Store], tmp_path: Path
+) -> None:
+    """It is the newest run, and has neither samples nor sums to look at."""
+    populated.whole_run(store_at[1], "run-1")
+    populated.add_run(store_at[1], "run-1-probe-1", config={"schedule": "probe"})
+    diagnosed.folder_of(tmp_path, "run-1-probe-1")
+    assert open_page("run").query_params["run"] == "run-1"
+    for page in ("runs", "run", "diagnosis"):
+        app = open_page(page, run="run-1-probe-1")
+        assert not app.exception
+        assert not processes.count_running(), page
+    assert "in the diagnosis of the run that was asked" in app.info[0].value
+
+
 def answered(diagnoses: Diagnoses, question: Question) -> None:
     """Wait until a question is no longer under way."""
     for _ in range(200):
