@@ -117,7 +117,8 @@ def label_curve(
     ``progress`` is told of each student once it is trained: its labels, and what it reached.
 
     Returns:
-        For each share, the fewest labels first: how many labels, and the student.
+        For each share, the fewest labels first: how many labels, and the student. Where the data's
+        own labels are not used, a share whose labels are all of one class is left out.
 
     Raises:
         StoreError: there is no such project, or nothing in it has a class yet.
@@ -274,6 +275,8 @@ def _people_curve(
     curve = []
     for count in sorted({max(1, round(share * len(given.labels))) for share in shares}):
         part = given.part(order[:count].sort().values)
+        if count < len(given.labels) and len(set(part.labels.tolist())) < 2:
+            continue  # a few labels may all be of one class, of which nobody learns anything
         student = _taught(config, part, test, epochs, IMAGES)
         curve.append((count, student))
         if progress is not None:

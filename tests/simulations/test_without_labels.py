@@ -19,7 +19,7 @@ import fedlens
 from fedlens.accountant.ledger.ledger import Ledger
 from fedlens.accountant.ledger.population import Population, PopulationTerms
 from fedlens.accountant.ledger.prior import PriorReleases
-from fedlens.api.label_curves import write_label_model
+from fedlens.api.label_curves import label_curve, write_label_model
 from fedlens.api.runs import Run, open_run
 from fedlens.api.simulations import chosen_config
 from fedlens.cli import main
@@ -212,6 +212,10 @@ def test_students_of_labels_are_tested_on_real_images_that_are_called_the_same(
     said = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert said["tested_on"] == "real test images of embedded"
     assert len(said["per_class"]) == 10
+    with open_store(first.store) as store:
+        asked = first.config, first.directory, store, "digits"
+        curve = label_curve(*asked, epochs=1, shares=(0.01, 1.0))
+    assert [count for count, _ in curve] == [20]  # nobody learns anything from a single label
 
 
 def second_of(model: Path, **more: object) -> dict[str, object]:
