@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from fedlens.data.attributes.options import Options, parse_options
 from fedlens.data.dataset import Dataset, DatasetError, build_dataset
-from fedlens.data.formats.dealing import Dealing
+from fedlens.data.formats.dealing import Dealing, Scoring
 from fedlens.data.formats.decoding import form_of, pixels_of
 from fedlens.data.formats.formats import LabelledRecord, RecordSource, open_source
 from fedlens.data.formats.label_names import (
@@ -181,8 +181,9 @@ def load_records(
     that networks take, else 32); they are grey where all are, unless ``colour`` says otherwise.
     What cannot be decoded is left out, named and counted. Records of a part ``test`` are for the
     test, and those of a validation part are left out; without a test part they take its place.
-    Without either a hash of the user (or of the record's place) takes one in six, one at least, and
-    where there is a column ``sensitive``, those on which filters are scored at seed 0.
+    Without either a hash of the user (or of the record's place) takes one in six of those who have
+    labels, one at least, and where there is a column ``sensitive``, those on which filters are
+    scored at seed 0.
 
     Args:
         kind: the format's name.
@@ -206,11 +207,13 @@ def load_records(
     if asked.source.needs_user and not (test_part or asked.sensitive):
         form.dealing.check(asked.source.path)
 
+    scoring = _scoring(asked)
+
     def part(found: LabelledRecord, key: bytes) -> str:
         if test_part:
             return TEST if found.part == test_part else TRAIN
         if asked.sensitive:
-            return TEST if form.dealing.scores(key, owned=asked.source.needs_user) else TRAIN
+            return TEST if scoring.scores(key) else TRAIN
         return form.dealing.part(found.user or found.where)
 
     groups, notes = _decoded(asked, form, part)
@@ -272,8 +275,23 @@ def split_records(name: str, seed: int) -> Split:
         keys=[key for group in every for key in group.keys],
         notes=notes,
     )
-    parts = [one for one in order for _ in groups[one].labels] if has_test else None
-    return deal(own, seed, None if parts is None else published_parts(parts, seed))
+    if has_test:
+        parts = published_parts([one for one in order for _ in groups[one].labels], seed)
+    else:
+        parts = _scoring(asked).parts(own.keys, seed)
+    return deal(own, seed, parts, by="its publisher" if has_test else "")
+
+
+def _scoring(asked: _Asked) -> Scoring:
+    scoring = Scoring()
+    if not (asked.sensitive and asked.source.needs_user):
+        return scoring
+    for found in replace(asked, source=replace(asked.source, needs_label=False)).records():
+        if isinstance(found, LabelledRecord):
+            scoring.people.add(found.user.encode())
+        if scoring.many:
+            break
+    return scoring
 
 
 def _asked(
@@ -336,7 +354,7 @@ def _looked_at(asked: _Asked) -> _Form:
         except (UnreadablePictureError, OversizedPictureError) as error:
             seen.leave(found.where, error.why)  # told where it is decoded
             continue
-        dealing.meet(found.user or found.where)
+        dealing.meet(found.user or found.where, labelled=bool(found.label))
         grey &= is_grey
         parts.add(found.part)
         labels[found.label] += 1

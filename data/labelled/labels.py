@@ -128,8 +128,14 @@ def published_parts(parts: list[str], seed: int) -> NDArray[np.int64]:
     return found.astype(np.int64)
 
 
-def deal(own: OwnRecords, seed: int, parts: NDArray[np.int64] | None = None) -> Split:
+def deal(own: OwnRecords, seed: int, parts: NDArray[np.int64] | None = None, by: str = "") -> Split:
     """The records in three parts: those given, else by owner (by the record, without owners).
+
+    Args:
+        own: the records.
+        seed: of how they are dealt.
+        parts: of each record, where something else decides; see `parts_of`.
+        by: what that is, in words.
 
     Raises:
         PrivateDataError: an attribute has one value, or a part lacks records or a value.
@@ -142,7 +148,6 @@ def deal(own: OwnRecords, seed: int, parts: NDArray[np.int64] | None = None) -> 
         )
     used, utility = _utility(own)
     owners = None if own.owners is None else np.unique(own.owners, return_inverse=True)[1]
-    published = parts is not None
     parts = parts_of(own.keys, seed, owned=own.owners is not None) if parts is None else parts
     shape = (len(own.records), own.steps) if own.steps else (len(own.records),)
     sensitive = sensitive.reshape(shape)
@@ -163,7 +168,7 @@ def deal(own: OwnRecords, seed: int, parts: NDArray[np.int64] | None = None) -> 
         unit=own.unit,
     )
     train, attack, test = (whole.take(torch.from_numpy(parts == part)) for part in range(3))
-    by = "its publisher" if published else "record" if own.owners is None else "owner"
+    by = by or ("record" if own.owners is None else "owner")
     sizes = f"{len(train)} records for filters, {len(attack)} for attackers, {len(test)} to score"
     return Split(train, attack, test, notes=(*own.notes, f"dealt by {by}: {sizes}"))
 

@@ -567,8 +567,27 @@ def test_few_people_who_score_filters_are_the_test_of_a_simulation(tmp_path: Pat
         rows.append(f"{place}.png,{place % 2},person {place // 3},{'fm'[place // 2 % 2]}")
     (tmp_path / "manifest.csv").write_text("\n".join(rows) + "\n")
     name = f"manifest:{tmp_path},user=who,sensitive=sex"
-    scored = load_private(name).test
     tested = load(name).test_images
-    assert len(scored.records) == len(tested) == 12  # of four of twenty people
-    found = {round(float(one.mean() + 1) * 127.5) for one in scored.records}
-    assert found == {round(float(one.mean())) for one in tested}
+    assert len(tested) == 12  # of four of twenty people
+    assert set(shades(load_private(name).test)) == set(tested[:, 0, 0, 0].tolist())
+
+
+@pytest.mark.parametrize("more", ["", ",limit=40"])
+@pytest.mark.parametrize("labels", [{"labelled": False}, {"partly": True}, {}])
+def test_people_without_labels_move_nobody_who_scores_filters(
+    tmp_path: Path, labels: dict[str, bool], more: str
+) -> None:
+    """Filters read labelled records, and not all of many; a run may read others."""
+    keys = [f"person {number}".encode() for number in range(30)]
+    scoring = np.flatnonzero(parts_of(keys, 0, owned=True) == TEST_PART).tolist()
+    rows = ["file,label,who,sex"]
+    for place in range(90):
+        Image.new("L", (16, 16), 2 * place).save(tmp_path / f"{place}.png")
+        label = "" if place // 3 in scoring[2:] else f"{place % 2}"
+        rows.append(f"{place}.png,{label},person {place // 3},{'fm'[place // 2 % 2]}")
+    (tmp_path / "manifest.csv").write_text("\n".join(rows) + "\n")
+    name = f"manifest:{tmp_path},user=who,sensitive=sex"
+    scored = {shade // 6 for shade in shades(load_private(f"{name}{more}").test)}
+    trained = load(name, **labels).train_images[:, 0, 0, 0]
+    assert scored
+    assert not scored & set((trained // 6).tolist())
