@@ -65,6 +65,7 @@ def test_faults_are_named_with_their_place_and_end_with_1(place, capsys):
         == "wrong: left out, no picture of a known kind, whatever its name says: 1: cat/ann/1.png\n"
     )
     assert json.loads(out.splitlines()[-1])["faults"]
+    assert "left out" not in "".join(out.splitlines()[:-1]), "a fault is told once"
     (place / "federation.toml").write_text(CONTRACT.replace('"dog"', '"horse"'))
     status, _, err = node(capsys, "check", "pictures", "--federation", "federation.toml")
     assert status == 1 and "labels 'dog' (6)" in err and "dog/ann/0.png" in err
