@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import unicodedata
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from fedlens.data.labelled.arrays import load_labelled_arrays
 from fedlens.data.mapped_arrays import is_mappable, map_array, packed_problem, unread
 from fedlens.data.spec import DatasetSpec
 from fedlens.foundation.unlabelled import UNLABELLED
+from fedlens.models.label_models import LONGEST_NAME
 
 LABELS = {"train_labels": "train_images", "test_labels": "test_images"}
 REQUIRED = ("train_images", "train_labels", "test_images", "test_labels")
@@ -29,9 +31,9 @@ def load_npz(path: Path) -> Dataset:
 
     These are both labels, without which no record has one; user_ids; both or none of
     train_sensitive and test_sensitive (the attribute that a privatizer hides); and classes, their
-    number: without it the highest label of all records decides, which may be one person's. Images
-    are uint8 [n, h, w] (grey), [n, c, h, w] or [n, h, w, c]; all else is whole numbers. Pickled
-    objects in the file are refused.
+    number, or the name of each as texts: without it the highest label of all records decides, which
+    may be one person's. Images are uint8 [n, h, w] (grey), [n, c, h, w] or [n, h, w, c]; all else
+    is whole numbers. Pickled objects in the file are refused.
 
     Raises:
         DatasetError: when the file or an array is missing, damaged or of the wrong kind.
@@ -43,7 +45,7 @@ def load_npz(path: Path) -> Dataset:
     declared = _declared(path, arrays.pop(CLASSES, None))
     labels = {key: _whole(path, key, arrays[key]) for key in arrays if not key.endswith("images")}
     found = int(max(labels[key].max(initial=0) for key in LABELS))
-    highest = found if declared is None else declared - 1
+    highest = found if declared is None else len(declared) - 1
     if declared is None and all(labels[key].min(initial=1) > 0 for key in LABELS):
         raise DatasetError(
             f"{path}: no record has the label 0; number the classes from 0, or add the array "
@@ -61,7 +63,7 @@ def load_npz(path: Path) -> Dataset:
         path,
         (_images(path, "train_images", arrays), labels["train_labels"]),
         (_images(path, "test_images", arrays), labels["test_labels"]),
-        class_names=[UNLABELLED] if unlabelled else [str(label) for label in range(highest + 1)],
+        class_names=[UNLABELLED] if unlabelled else declared or _numbers(highest + 1),
         attribution=f"your own data, from {path.name}",
         user_ids=labels.get("user_ids"),
         sensitive=_sensitive(path, labels),
@@ -80,12 +82,34 @@ def _tell_empty(path: Path, labels: dict[str, NDArray[np.int64]], highest: int) 
         )
 
 
-def _declared(path: Path, classes: NDArray[np.generic] | None) -> int | None:
+def _declared(path: Path, classes: NDArray[np.generic] | None) -> list[str] | None:
+    """What the classes are called; their numbers, where the archive says but how many there are."""
     if classes is None:
         return None
-    if classes.size != 1 or classes.dtype.kind not in "iu" or int(classes.item()) < 1:
-        raise DatasetError(f"{path}: classes must be one whole number of at least 1")
-    return int(classes.item())
+    if classes.dtype.kind == "U" and classes.ndim == 1 and 0 < len(classes) <= MOST_CLASSES:
+        return _names(path, classes.tolist())
+    given = int(classes.item()) if classes.size == 1 and classes.dtype.kind in "iu" else 0
+    if not 0 < given <= MOST_CLASSES:
+        raise DatasetError(
+            f"{path}: classes must be one whole number from 1 to {MOST_CLASSES}, or as many texts, "
+            "the name of each class"
+        )
+    return _numbers(given)
+
+
+def _names(path: Path, found: list[str]) -> list[str]:
+    names = [unicodedata.normalize("NFC", name).strip() for name in found]
+    for number, name in enumerate(names):
+        if not 0 < len(name) <= LONGEST_NAME or not name.isprintable() or name in names[:number]:
+            raise DatasetError(
+                f"{path}: classes[{number}] is {name[:80]!r}; give each class a name of its own of "
+                f"1 to {LONGEST_NAME} printable characters"
+            )
+    return names
+
+
+def _numbers(classes: int) -> list[str]:
+    return [str(label) for label in range(classes)]
 
 
 NPZ = DatasetSpec(

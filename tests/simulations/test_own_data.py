@@ -136,6 +136,8 @@ def test_no_one_persons_label_decides_how_many_classes_there_are(tmp_path):
     one_less = {"train_labels": np.array([0, 1, 0, 0, 1, 0]), "test_labels": np.array([0, 1])}
     assert load(saved(tmp_path, **one_less)).classes == 2
     assert load(saved(tmp_path, **one_less, classes=np.array(3))).classes == 3
+    named = load(saved(tmp_path, **one_less, classes=np.array(["cat", " cafe\u0301", "dog"])))
+    assert named.class_names == ("cat", "caf\u00e9", "dog")
 
 
 def test_grey_images_may_leave_the_channel_out(tmp_path):
@@ -175,6 +177,12 @@ _COUNTS = (("train_images", 6), ("test_images", 2))
         ({"classes": np.array(2)}, "with 2 classes"),
         ({"classes": np.array([3, 3])}, "classes must be one whole number"),
         ({"classes": np.array(3.0)}, "classes must be one whole number"),
+        ({"classes": np.array(1001)}, "from 1 to 1000, or as many texts"),
+        ({"classes": np.array(["cat", "dog"])}, "with 2 classes"),
+        ({"classes": np.array(["cat", "dog", "cat "])}, r"classes\[2\] is 'cat'; give each .* own"),
+        ({"classes": np.array(["cat", "", "dog"])}, r"classes\[1\] is ''"),
+        ({"classes": np.array(["cat", "a\nb", "dog"])}, r"classes\[1\] is 'a\\nb'"),
+        ({"classes": np.array(["cat", "owl", "dog"], object)}, "cannot be read"),
     ],
 )
 def test_a_wrong_archive_is_refused_with_the_fix(tmp_path, changes, said):
