@@ -35,6 +35,7 @@ CONVERTED = {
     **dict.fromkeys((".nii", ".nii.gz", ".mha", ".mhd", ".nrrd"), "PNG, slice by slice"),
     **dict.fromkeys((".svs", ".ndpi", ".mrxs", ".scn", ".czi"), "PNG, tile by tile"),
     **dict.fromkeys((".mp4", ".mov", ".avi", ".mkv", ".webm", ".mpg"), "PNG, frame by frame"),
+    ".icloud": "a file of this machine: download it",
     **dict.fromkeys((".npy", ".npz", ".mat", ".h5", ".hdf5", ".pt", ".pkl"), "PNG"),
 }
 """Endings of pictures and films that are not read, and what their owner makes of them."""

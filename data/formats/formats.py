@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -13,7 +13,7 @@ from fedlens.data.formats.decoding import frames_of
 from fedlens.data.formats.detection import check_no_detection
 from fedlens.data.formats.folders import folder_records, has_class_folders
 from fedlens.data.formats.label_names import SEVERAL, label_in, one_hot_columns
-from fedlens.data.formats.layouts import is_junk
+from fedlens.data.formats.layouts import entries, holds_pictures, is_junk, sub_folders
 from fedlens.data.formats.packed import is_packed, packed_format
 from fedlens.data.formats.records import (
     Picture,
@@ -28,6 +28,7 @@ from fedlens.data.formats.records import (
     is_value,
     naming,
 )
+from fedlens.data.labelled.pictures import SUFFIXES
 from fedlens.data.registry import DATASETS, format_of
 from fedlens.foundation.errors import WrongUse
 from fedlens.foundation.unlabelled import NO_CLASS, PARTLY, UNLABELLED, is_mark
@@ -40,6 +41,8 @@ LOOKED_AT = 100
 
 
 UNREAD = {
+    **dict.fromkeys((".db", ".sqlite", ".sqlite3"), "is a database; write its pictures to files, "
+                    "with a table that names them"),
     ".npy": "is one array, without labels; write pictures and labels to one .npz with numpy.savez",
     **dict.fromkeys((".xls", ".ods"), "is a table that is not read; save it as .xlsx or CSV"),
     **dict.fromkeys((".rar", ".7z", ".bz2", ".xz", ".zst"), "is packed; unpack it, or pack it as "
@@ -50,6 +53,7 @@ UNREAD = {
                     "folders of classes, WebDataset or Parquet"),
 }  # fmt: skip
 """Files that people bring and that are not read, and what to do."""
+_REMARK = re.compile(r"(readme|licen[cs]e|citation|changelog)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, eq=False)
@@ -305,18 +309,26 @@ def _pattern(text: str, user: str, owner: str) -> re.Pattern[str] | None:
 
 
 def unwrapped(path: Path, kind: str = "") -> Path:
-    """The only folder in a folder, where that is of a format and the outer one is not.
+    """The only folder or file in a folder, where that is of a format and the outer one is not.
 
-    Folders of classes say themselves what they pass through.
+    Folders of classes say themselves what they pass through. Remarks beside it do not count.
     """
-    inside = [one for one in path.iterdir() if not is_junk(one.name)] if path.is_dir() else []
-    if len(inside) != 1 or not inside[0].is_dir() or inside[0].is_symlink():
+    inside = [one for one in path.iterdir() if not _no_data(one)] if path.is_dir() else []
+    if kind == TREE or len(inside) != 1 or inside[0].is_symlink():
         return path
-    names = [kind] if kind else [name for name in DATASETS if name != TREE]
-    fits = [found.fits for name in names if (found := DATASETS[name].format) is not None]
-    if kind == TREE or any(one(path) for one in fits) or not any(one(inside[0]) for one in fits):
+    fits = _fits_of([kind] if kind else [name for name in DATASETS if name != TREE])
+    if any(one(path) for one in fits) or not any(one(inside[0]) for one in fits):
         return path
     return inside[0]
+
+
+def _fits_of(names: Iterable[str]) -> list[Callable[[Path], bool]]:
+    return [found.fits for name in names if (found := DATASETS[name].format) is not None]
+
+
+def _no_data(path: Path) -> bool:
+    """Whether a file is one that systems leave behind, or a remark on a data set."""
+    return is_junk(path.name) or (path.is_file() and bool(_REMARK.match(path.name)))
 
 
 def kind_of(path: Path, needs_label: bool = True) -> str:
@@ -336,13 +348,30 @@ def kind_of(path: Path, needs_label: bool = True) -> str:
                 check_no_detection(path)
             usable = found.labelled if needs_label else found.records is not folder_records
             if usable and found.fits(path):
+                if name == TREE and (unread := _unread_in(path)):
+                    raise SourceError(unread)
                 return name
             known[found.fits] = name
-    names = ", ".join(known.values())
-    said = UNREAD.get(path.suffix.lower()) if path.is_file() else None
     raise SourceError(
-        f"{path}: {said}"
-        if said
-        else f"{path}: is none of {names}; see the page on providing data, or name the format with "
-        "--format"
+        _unread_in(path)
+        or f"{path}: is none of {', '.join(known.values())}; see the page on providing data, or "
+        "name the format with --format"
     )
+
+
+def _unread_in(path: Path) -> str:
+    """What to do of a file that is not read, or of files in a folder that has nothing else.
+
+    Empty where a folder has folders or pictures, and where nothing is known of its files.
+    """
+    if path.is_file():
+        return f"{path}: {said}" if (said := UNREAD.get(path.suffix.lower())) else ""
+    if sub_folders(path) or holds_pictures(path, SUFFIXES):
+        return ""
+    files = [Path(one.path) for one in islice(entries(path), LOOKED_AT) if one.is_file()]
+    fits = _fits_of(name for name in DATASETS if name != TREE)
+    sets = [one.name for one in files if any(fit(one) for fit in fits)]
+    if sets:
+        few = ", ".join(sets[:3]) + (", ..." if len(sets) > 3 else "")
+        return f"{path}: has {few}, each a data set of its own; name one as the path"
+    return next((said for one in files if (said := _unread_in(one))), "")

@@ -28,6 +28,8 @@ SAMPLED = 64
 JUNK = ("__macosx", "@eadir", "$recycle.bin", "system volume information")
 JUNK_FILES = ("thumbs.db", "desktop.ini", "ehthumbs.db", "icon\r")
 """What systems leave behind, lower case; passed over like hidden names."""
+ELSEWHERE = ".icloud"
+"""Ending of the hidden file that stands for one which was not fetched from a cloud."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +145,8 @@ def holds_pictures(folder: Path, suffixes: tuple[str, ...], depth: int = 3) -> b
 def is_junk(name: str) -> bool:
     """Whether a name is hidden or left behind by a system."""
     name = name.lower()
-    return name.startswith(".") or name in JUNK or name in JUNK_FILES
+    hidden = name.startswith(".") and not name.endswith(ELSEWHERE)
+    return hidden or name in JUNK or name in JUNK_FILES
 
 
 def _check_link(top: Path, folder: Path) -> None:

@@ -59,10 +59,8 @@ class NamedFiles:
             SourceError: there are too many files to look among.
         """
         place = f"{where} ({name[:80]})"
-        if not is_value(name):
-            return UnusableRecord(where, "no file is named")
-        if len(name) > LONGEST:
-            return UnusableRecord(where, "a text that is no file's name")
+        if why := _no_name(name):
+            return UnusableRecord(where, why)
         if _DRIVE.match(name):
             return UnusableRecord(
                 place, "a path of a Windows machine; name files by their way from the table"
@@ -124,6 +122,15 @@ class NamedFiles:
             for key in {path.name.casefold(), path.stem.casefold()}:
                 found.setdefault(key, []).append(path)
         return found
+
+
+def _no_name(cell: str) -> str:
+    """Why a cell holds no file's name; empty where it may be one."""
+    if not is_value(cell):
+        return "no file is named"
+    if cell.startswith("data:"):
+        return "a picture written as text; write each to a file"
+    return "a text that is no file's name" if len(cell) > LONGEST else ""
 
 
 def count_unnamed(root: Path, seen: set[int]) -> int:

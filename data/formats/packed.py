@@ -16,7 +16,6 @@ from typing import IO, cast
 
 from fedlens.data.dataset import DatasetError
 from fedlens.data.formats.dicom import SUFFIXES as SCANS
-from fedlens.data.formats.layouts import is_junk
 from fedlens.data.formats.records import (
     Found,
     SourceColumns,
@@ -125,15 +124,13 @@ def _with_usual(values: dict[str, str], inner: SourceFormat) -> dict[str, str]:
 
 
 def _content(folder: Path) -> Path:
-    """The folder, or the only file in it, or a format's only folder."""
+    """The folder, or the only file or folder in it that is of a format."""
     from fedlens.data.formats.formats import unwrapped
 
-    inside = [one for one in folder.iterdir() if not is_junk(one.name)]
-    if len(inside) != 1 or not inside[0].is_file():
-        return unwrapped(folder)
-    if is_packed(inside[0]):
+    content = unwrapped(folder)
+    if is_packed(content):
         raise SourceError(f"{folder}: is an archive in an archive; unpack it yourself")
-    return inside[0]
+    return content
 
 
 def _unpack(path: Path, folder: Path) -> Iterator[UnusableRecord]:
@@ -158,9 +155,13 @@ def _unpack_zip(path: Path, folder: Path) -> None:
             raise SourceError(f"{path}: has over {MOST_MEMBERS} files; unpack it yourself")
         if any(one.flag_bits & 1 for one in members):
             raise SourceError(f"{path}: is under a password; unpack it yourself")
+        by_windows = not any("/" in one.filename for one in members)
         for member in members:
+            name = member.filename.replace("\\", "/") if by_windows else member.filename
+            if name.endswith("/"):
+                continue
             with archive.open(member) as stream:
-                most -= _write(path, folder, member.filename, stream, most)
+                most -= _write(path, folder, name, stream, most)
 
 
 def _unpack_tar(path: Path, folder: Path) -> Iterator[UnusableRecord]:

@@ -100,7 +100,10 @@ def with_scale(table: Path, found: PixelColumns) -> PixelColumns:
     """
     least, most, whole = _range(table, table.stat().st_mtime_ns, found)
     if least == math.inf:
-        raise SourceError(f"{table}: no row has numbers in all columns of pixels; give such rows")
+        raise SourceError(
+            f"{table}: no row has numbers in all columns of pixels; give such rows, fractions with "
+            "a point (0.5)"
+        )
     factor = pixel_factor(least, most, whole)
     if factor is None:
         raise SourceError(

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
+from fedlens.data.labelled.in_place_of import in_place_of
 from fedlens.models.shapes import GOOD_SIDES, SIDES
 from fedlens.privatizers.private_data import PrivateDataError
 
@@ -207,7 +208,7 @@ def _plainly(name: str) -> Iterator[None]:
     except UnidentifiedImageError as error:
         raise UnreadablePictureError(
             f"{name}: no readable picture ({error})",
-            "no picture of a known kind, whatever its name says",
+            in_place_of(Path(name)) or "no picture of a known kind, whatever its name says",
         ) from error
     except PermissionError as error:
         raise UnreadablePictureError(

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from fedlens.data.isolated.process import IsolatedError, read_isolated
 from fedlens.data.labelled.delimited import delimited_rows
+from fedlens.data.labelled.in_place_of import in_place_of
 from fedlens.privatizers.private_data import PrivateDataError
 
 _ISOLATED = {
@@ -132,10 +133,14 @@ def _opened(path: Path) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
     Columns without a name, as pandas writes its index, and empty values behind the last name, as
     a comma at each line's end gives, do not count.
     """
+    if what := in_place_of(path):
+        raise PrivateDataError(f"{path}: is {what}")
     rows = _parquet(path) if path.suffix.lower() == ".parquet" else _lines(path)
     names = next(rows, (1, []))[1]
     while names and not names[-1]:
         names = names[:-1]
+    if not names and not path.stat().st_size:
+        raise PrivateDataError(f"{path}: is empty; give a line of names, and a row a record")
     _check_names(path, names)
     wanted = [at for at, name in enumerate(names) if name]
     return [names[at] for at in wanted], _cut(rows, len(names), wanted)
