@@ -112,7 +112,6 @@ class Learner:
         """
         task = self.task(scheduled)
         self._filter.check(task)
-        give_back_memory()  # what the generator's training left would be added to these images
         task.prepare(self._samples)
 
     def _samples(self) -> tuple[Tensor, Tensor]:
@@ -162,6 +161,7 @@ class Learner:
             planned=planned.planned,
             on_step=lambda step: on_step(step, planned.steps),
         )
+        give_back_memory()  # what training left would be added to what comes next
         return {**figures, "generator_loss": mean}
 
     def moves_the_generator(self, scheduled: ScheduledTask, number: int) -> bool:
