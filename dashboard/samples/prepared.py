@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
+from fedlens.dashboard import jobs
 from fedlens.dashboard.jobs import CommandFailed
 
 Made = TypeVar("Made")
@@ -30,7 +31,8 @@ class Prepared(Generic[Made]):
             make: makes it, and tells the share that is done.
 
         Raises:
-            CommandFailed: the last try came to nothing; the next call tries again.
+            CommandFailed: the last try came to nothing, or `jobs.MOST_AT_ONCE` others are under way
+                or wait; the next call tries again.
         """
         with self._lock:
             if key in self._ready:
@@ -38,6 +40,8 @@ class Prepared(Generic[Made]):
             if key in self._failed:
                 raise self._failed.pop(key)
             if key not in self._share:
+                if (going := len(self._share)) >= jobs.MOST_AT_ONCE:
+                    raise CommandFailed(f"{going} others wait already: try again later.")
                 self._share[key] = 0.0
                 threading.Thread(target=self._make, args=(key, make), daemon=True).start()
             return self._share[key]

@@ -155,7 +155,8 @@ def find_whole(store: Store, wanted: SampleFilter) -> Iterator[float | Whole]:
     ids, classes, agreements, features, intact = [], [], [], [], []
     for place in range(0, total, AT_ONCE):
         page = store.samples(wanted, offset=place, limit=AT_ONCE)
-        seen = [_seen(one) for one in page]
+        # where none of those looked at is intact, nothing is known that others could be compared by
+        seen = [_seen(one) if some else None for one in page]
         blank = np.zeros(len(mean), np.uint8)
         features.append(
             project(np.stack([blank if one is None else one for one in seen]), mean, axes)

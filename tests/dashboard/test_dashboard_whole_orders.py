@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +17,10 @@ from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from fedlens.dashboard.access.auth import AuthMiddleware, SessionTokens
+from fedlens.dashboard.jobs import CommandFailed
 from fedlens.dashboard.samples import gallery_api, whole
 from fedlens.dashboard.samples.gallery_api import gallery_routes
+from fedlens.dashboard.samples.prepared import Prepared
 from fedlens.dashboard.samples.whole import Whole, WholeBatches, find_whole
 from fedlens.store import SampleFilter, Store, decode_png
 
@@ -129,6 +133,40 @@ def test_a_damaged_sample_stands_last_in_orders_of_looks(store: Store, tmp_path:
     assert list(looks.intact) == [one != 1 for one in range(60)]
     for order in ("oddest", "commonest"):
         assert looks.ranked(order, 0, PART)[-1] == 1  # type: ignore[arg-type]
+
+
+def test_where_all_that_are_looked_at_first_are_damaged_none_is_compared(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(whole, "AT_ONCE", 10)
+    monkeypatch.setattr(whole, "MOST_FOR_AXES", 6)
+    looked_at = [one.sample_id for one in store.samples(curated(store))[::10]]
+    with sqlite3.connect(tmp_path / "store.db") as direct:
+        direct.executemany(
+            "UPDATE samples SET png = x'00' WHERE sample_id = ?", [(one,) for one in looked_at]
+        )
+    direct.close()
+    looks = found(store)
+    assert not looks.intact.any()
+    assert sorted(looks.ranked("oddest", 0, PART)) == list(range(60))
+
+
+def test_only_so_many_wait_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedlens.dashboard.jobs.MOST_AT_ONCE", 2)
+    made, going = Prepared[str](2), threading.Event()
+
+    def make(told: Callable[[float], None]) -> str:
+        going.wait()
+        return "made"
+
+    assert [made.get(key, make) for key in "aba"] == [0.0, 0.0, 0.0]
+    with pytest.raises(CommandFailed, match="2 others wait"):
+        made.get("c", make)
+    going.set()
+    deadline = time.monotonic() + 60
+    while made.get("b", make) != "made" and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert made.get("c", make) in (0.0, "made")
 
 
 def test_what_came_to_nothing_is_said_once_and_tried_again(
