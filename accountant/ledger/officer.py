@@ -28,6 +28,8 @@ from fedlens.foundation.files import write_durably
 RULES = "officer.jsonl"
 LARGEST = 1 << 20
 """Bytes: thousands of rules and approvals."""
+MOST_WAITING = 100
+"""Probes that wait for an officer: whoever asks for ever more cannot fill the file with them."""
 _GRANTS = {"asked": 0, "approval": 1, "used": -1, "declined": 0}
 """How often a line of a kind lets its probe through."""
 
@@ -221,7 +223,7 @@ class OfficerMethods:
         run: str = "",
         times: int = 1,
     ) -> str | None:
-        """`waits`; and what does is put before the officer, once.
+        """`waits`; and what does is put before the officer, once, unless `MOST_WAITING` others are.
 
         Args:
             event: as `charge`.
@@ -233,9 +235,17 @@ class OfficerMethods:
         """
         with self._held():
             reason = self.waits(event, purpose, users, question)
-            asked = Approvable.of(event, question, users)
-            if reason and asked not in OfficerRules.read(self.folder).waiting:
-                self._write_down("asked", event, question, users=users, run=run, times=times)
+            if not reason:
+                return None
+            waiting = OfficerRules.read(self.folder).waiting
+            if Approvable.of(event, question, users) in waiting:
+                return reason
+            if len(waiting) >= MOST_WAITING:
+                return (
+                    f"a privacy officer of population {self.terms.population!r} approves such "
+                    f"probes, and {len(waiting)} wait already: ask again once some are decided"
+                )
+            self._write_down("asked", event, question, users=users, run=run, times=times)
         return reason
 
     def waiting(self) -> list[WaitingProbe]:

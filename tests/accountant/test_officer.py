@@ -122,6 +122,21 @@ def test_what_was_not_let_ask_waits_for_an_officer_once_and_for_all_its_rounds(w
     assert ward.waiting() == []
 
 
+def test_no_more_wait_than_an_officer_can_look_through(ward, monkeypatch):
+    monkeypatch.setattr("fedlens.accountant.ledger.officer.MOST_WAITING", 3)
+    ward.set_officer_rule(0.01, 1.0, by="otto")
+    reasons = [ward.ask_officer(probe_event(3.0 + step), PROBE) for step in range(5)]
+    assert [("3 wait already" in reason) for reason in reasons] == [False] * 3 + [True] * 2
+    waiting = ward.waiting()
+    assert len(waiting) == 3
+    size = (ward.folder / RULES).stat().st_size
+    assert "3 wait already" in ward.ask_officer(probe_event(9.0), PROBE)
+    assert "it waits" in ward.ask_officer(waiting[0].event, PROBE)
+    assert (ward.folder / RULES).stat().st_size == size
+    ward.decide(waiting[0], approved=False, by="otto")
+    assert "it waits" in ward.ask_officer(probe_event(9.0), PROBE)
+
+
 def event_alone(event):
     account = DifferentialAccountant()
     account.compose(event)
