@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -67,6 +67,7 @@ def train(
     store_url: str = "",
     name: str = "",
     observer: OnProgress | None = None,
+    class_names: Sequence[str] = (),
 ) -> Outcome:
     """Train a run, or go on with the one in ``directory``.
 
@@ -80,6 +81,8 @@ def train(
         store_url: database for samples and figures; the directory's own by default.
         name: what people call the run; the directory's name by default.
         observer: told of progress at every generator step.
+        class_names: what people call the classes of a simulation's data, public; a contract names
+            its own.
 
     Raises:
         ConfigError: the schedule has several tasks and passes its own budget; no node was asked;
@@ -116,6 +119,7 @@ def train(
             parts.ledger.run_id,
             name or directory.path.name,
             membership.federation.data_name,
+            membership.federation.class_names or class_names,
         )
         publication.enter_run()
         stopped = parts.run(publication, observer).run()

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid
 from torch import Tensor
 
 from fedlens.accountant.account import statement
@@ -31,6 +32,7 @@ from fedlens.server.training import Outcome, train
 from fedlens.simulations.federation.apps import (
     client_app,
     forget_nodes,
+    named_classes,
     simulated_federation,
 )
 from fedlens.simulations.federation.labels import real_test_set
@@ -129,7 +131,7 @@ def train_in_process(
 ) -> Outcome:
     """Train with the real ClientApp called in this process."""
     grid = InProcessGrid(client_app, config.data.nodes, config.flat())
-    return train(config, directory, grid, store_url=store_url, observer=observer)
+    return _train(config, directory, grid, store_url, observer)
 
 
 def train_in_processes(
@@ -138,7 +140,14 @@ def train_in_processes(
     """Train with the real ClientApp, called in as many processes as there are nodes and cores."""
     nodes, cores = config.data.nodes, usable_cores()
     with several_processes(_simulated_app, nodes, config.flat(), cores) as grid:
-        return train(config, directory, grid, store_url=store_url, observer=observer)
+        return _train(config, directory, grid, store_url, observer)
+
+
+def _train(
+    config: Config, directory: RunDirectory, grid: Grid, url: str, observer: OnProgress | None
+) -> Outcome:
+    names = named_classes(config)
+    return train(config, directory, grid, store_url=url, observer=observer, class_names=names)
 
 
 def _simulated_app() -> ClientApp:

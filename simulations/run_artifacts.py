@@ -230,7 +230,7 @@ def labelled_samples(store: Store, project_id: int) -> tuple[Tensor, Tensor]:
     reviewer has decided what it counts as; skips, artefacts, unknown classes and what a reviewer
     left out are left out.
     """
-    number = class_numbers(store.labels(project_id))
+    number = class_numbers(store.labels(project_id), names_in_project(store, project_id))
     decided = {one.sample_id: one for one in store.final_labels(project_id) if one.decided}
     said = [a for a in store.annotations(project_id) if a.sample_id not in decided]
     pairs = [(one.sample_id, one.label_id) for one in said]
@@ -245,20 +245,30 @@ def labelled_samples(store: Store, project_id: int) -> tuple[Tensor, Tensor]:
 def labelled_set(store: Store, project_id: int) -> LabelledSet:
     """The same as `labelled_samples`, classes numbered as the project's class labels stand."""
     labels = store.labels(project_id)
-    numbers, (images, classes) = class_numbers(labels), labelled_samples(store, project_id)
+    numbers = class_numbers(labels, names_in_project(store, project_id))
+    images, classes = labelled_samples(store, project_id)
     place = {number: place for place, number in enumerate(numbers.values())}
     names = tuple(label.name for label in labels if label.label_id in numbers)
     places = torch.tensor([place[number] for number in classes.tolist()], dtype=torch.int64)
     return LabelledSet(images, places, names)
 
 
-def class_numbers(labels: Sequence[StoredLabel]) -> dict[int | None, int]:
+def names_in_project(store: Store, project_id: int) -> tuple[str, ...]:
+    """What people call the classes of the run that a project is about."""
+    return store.run(store.project(project_id).run_id).class_names
+
+
+def class_numbers(
+    labels: Sequence[StoredLabel], names: Sequence[str] = ()
+) -> dict[int | None, int]:
     """The class that each class label of a project stands for, by the label's id.
 
-    That is the number in its name where all are named ``class N``, as the dashboard names them, and
-    else its position among them.
+    That is the class of its name, where all have the name of one (of ``names``, or ``class N``), as
+    the dashboard names them, and else its position among them.
     """
     classes = [label for label in labels if label.kind == "class"]
+    if classes and all(label.name in names for label in classes):
+        return {label.label_id: list(names).index(label.name) for label in classes}
     named = [re.fullmatch(r"class ([0-9]{1,9})", label.name) for label in classes]
     return {
         label.label_id: place if None in named or one is None else int(one[1])

@@ -69,14 +69,21 @@ class RunRecord:
     """What is guaranteed, to whom, in words."""
     created_at: date = field(default_factory=today)
     """The day on which it began, UTC."""
+    class_names: tuple[str, ...] = ()
+    """What people call the classes, in their order; empty where they have numbers alone."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "class_names", tuple(self.class_names))
         check_text(self, "run_id", "name", "config_sha256")
         check_choice("status", self.status, RunStatus)
         check_whole(self, "nodes", "rounds_planned")
         check_whole(self, "users", most=MAX_LONG)
         check_json("config", self.config)
         check_date("created_at", self.created_at)
+
+    def name_of_class(self, number: int) -> str:
+        """What a class is called: its name, or ``class N`` where it has none."""
+        return dict(enumerate(self.class_names)).get(number, f"class {number}")
 
     @property
     def is_probe(self) -> bool:

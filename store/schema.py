@@ -118,6 +118,7 @@ class RunTable(Base):
     private: Mapped[bool]
     guarantee: Mapped[str]
     created_at: Mapped[date]
+    class_names: Mapped[list[str]] = mapped_column(JSON)
 
 
 class RoundTable(Base):

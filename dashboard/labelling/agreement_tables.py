@@ -84,20 +84,26 @@ class ClassTable:
     names: list[str]
     """Of the columns."""
     counts: list[list[int]]
+    classes: tuple[str, ...] = ()
+    """What people call the classes."""
 
     @property
     def rows(self) -> list[str]:
         """What each row is called."""
-        return [UNLABELLED if one is None else str(one) for one in self.requested]
+        called = dict(enumerate(self.classes))
+        return [UNLABELLED if one is None else called.get(one, str(one)) for one in self.requested]
 
     @property
     def expected(self) -> list[int]:
         """Of each row the column of its own class, by name; -1 where there is none."""
-        wanted = [f"class {one}" for one in self.requested]
+        called = dict(enumerate(self.classes))
+        wanted = [called.get(-1 if one is None else one, f"class {one}") for one in self.requested]
         return [self.names.index(one) if one in self.names else -1 for one in wanted]
 
 
-def class_table(counts: Counts, labels: Sequence[StoredLabel]) -> ClassTable:
+def class_table(
+    counts: Counts, labels: Sequence[StoredLabel], classes: Sequence[str] = ()
+) -> ClassTable:
     """The counts as a table, unlabelled samples first."""
     requested = sorted({one for one, _ in counts}, key=lambda one: -1 if one is None else one)
     columns: list[int | None] = [*(one.label_id for one in labels), None]
@@ -106,6 +112,7 @@ def class_table(counts: Counts, labels: Sequence[StoredLabel]) -> ClassTable:
         columns,
         [*(one.name for one in labels), "no label"],
         [[counts.get((row, column), 0) for column in columns] for row in requested],
+        tuple(classes),
     )
 
 

@@ -29,7 +29,7 @@ from fedlens.dashboard.labelling.wire import (
     tab_of,
     whole,
 )
-from fedlens.store import Desk, Member, Permission, Store, StoredProject, StoreError
+from fedlens.store import Desk, Member, Permission, RunRecord, Store, StoredProject, StoreError
 
 LONGEST_NUMBER = 10
 RECENT = 20
@@ -68,13 +68,14 @@ def sync(store: Store, project: StoredProject, account: Member, asked: Mapping[s
         known=frozenset(whole(one, "known") for one in listed(asked.get("known"), "known")),
     )
     said: dict[str, Any] = {"acked": receipts.acked, "error": receipts.error}
+    run = store.run(project.run_id)
     if asked.get("recent"):
         answers = store.recent_answers(project_id, account.user_id, RECENT)
         said["recent"] = [
-            {"label": answer.label_id, "sample": shown(sample, project)}
+            {"label": answer.label_id, "sample": shown(sample, project, run)}
             for answer, sample in answers
         ]
-    return said | _served(desk, project)
+    return said | _served(desk, project, run)
 
 
 def leave(store: Store, project: StoredProject, account: Member, asked: Mapping[str, Any]) -> Any:
@@ -137,9 +138,9 @@ def _project(
     return found if body.get("scope") == scope_of(store.place, found, account.name) else None
 
 
-def _served(desk: Desk, project: StoredProject) -> dict[str, Any]:
+def _served(desk: Desk, project: StoredProject, run: RunRecord) -> dict[str, Any]:
     return {
-        "queue": [shown(sample, project) for sample in desk.samples],
+        "queue": [shown(sample, project, run) for sample in desk.samples],
         "progress": {
             "total": desk.progress.total,
             "done": desk.progress.done,

@@ -33,21 +33,23 @@ ALLOWED = frozenset("abcdefghijklmnopqrstuvwxyz0123456789") - RESERVED.keys()
 KINDS: tuple[LabelKind, ...] = get_args(LabelKind)
 
 
-def default_labels(classes: Sequence[int]) -> list[LabelRecord]:
-    """One label a class, then "unknown class" and "artefact".
+def default_labels(classes: Sequence[int], names: Sequence[str] = ()) -> list[LabelRecord]:
+    """One label a class, by the name that it has, then "unknown class" and "artefact".
 
     The digit of a class is its key. Beyond ten classes the letters follow; classes for which no
     key is left are left out, to be named by hand.
 
     Args:
         classes: those that samples were requested for.
+        names: of all classes, in their order; without one a class is ``class N``.
     """
+    called = {n: name for n, name in enumerate(names) if name not in (UNKNOWN.name, ARTEFACT.name)}
     free = [key for key in CLASS_KEYS if key not in {str(c) for c in classes}]
     labels = []
     for number in classes:
         key = str(number) if number <= 9 else (free.pop(0) if free else "")
         if key:
-            labels.append(LabelRecord(key=key, name=f"class {number}"))
+            labels.append(LabelRecord(key=key, name=called.get(number, f"class {number}")))
     return [*labels, UNKNOWN, ARTEFACT]
 
 
@@ -113,7 +115,7 @@ def render_project_form(runs: list[RunRecord]) -> int | None:
         "Run to label", list(by_id), format_func=lambda i: run_title(by_id[i]), key="new_run"
     )
     classes = store().requested_classes(run_id)
-    known = default_labels(classes) if classes else _named(run_id)
+    known = default_labels(classes, store().run(run_id).class_names) if classes else _named(run_id)
     with st.form(f"new-project-{run_id}", border=True):
         name = st.text_input("Name", value=f"Labels of {by_id[run_id].name}", max_chars=120)
         instructions = st.text_area(

@@ -21,6 +21,7 @@ from fedlens.store import (
     Adjudication,
     Member,
     ReviewedSample,
+    RunRecord,
     Store,
     StoredProject,
     StoreError,
@@ -171,10 +172,13 @@ def _take_one(
 
 def _cards(store: Store, project: StoredProject, ids: list[int]) -> list[dict[str, Any]]:
     names = {} if project.blind else store.user_names()
-    return [_card(one, project, names) for one in store.reviewed(project.project_id, ids)]
+    run = store.run(project.run_id)
+    return [_card(one, project, run, names) for one in store.reviewed(project.project_id, ids)]
 
 
-def _card(one: ReviewedSample, project: StoredProject, names: Mapping[int, str]) -> dict[str, Any]:
+def _card(
+    one: ReviewedSample, project: StoredProject, run: RunRecord, names: Mapping[int, str]
+) -> dict[str, Any]:
     """A sample with what was said of it; by whom, where the project is not blind."""
     answers = [
         {"label": said.label_id, "note": said.note or "", "who": names.get(said.user_id, "")}
@@ -182,7 +186,7 @@ def _card(one: ReviewedSample, project: StoredProject, names: Mapping[int, str])
     ]
     if project.blind:  # by order of answering a reviewer would know who is who
         answers.sort(key=lambda said: (said["label"] is None, said["label"] or 0))
-    card = shown(one.sample, project) | {
+    card = shown(one.sample, project, run) | {
         "answers": answers,
         "last": one.last,
         "decided": one.decision is not None,

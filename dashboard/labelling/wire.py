@@ -10,7 +10,7 @@ from starlette.requests import Request
 
 from fedlens.dashboard.samples.batches import is_intact
 from fedlens.dashboard.samples.images import base64_text
-from fedlens.store import Member, Store, StoredProject, StoredSample, StoreError
+from fedlens.store import Member, RunRecord, Store, StoredProject, StoredSample, StoreError
 
 Work: TypeAlias = Callable[[Store, StoredProject, Member, Mapping[str, Any]], Any]
 """What an address of a desk does with what was asked; gives back what the browser is told."""
@@ -35,11 +35,11 @@ async def read_body(request: Request) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def shown(sample: StoredSample, project: StoredProject) -> dict[str, Any]:
+def shown(sample: StoredSample, project: StoredProject, run: RunRecord) -> dict[str, Any]:
     """A sample for a desk; what it was requested for is told where the project is not blind."""
     said: dict[str, Any] = {"id": sample.sample_id, "png": base64_text(sample.png)}
     if not project.blind and sample.requested_class is not None:
-        said["hint"] = f"requested as class {sample.requested_class}"
+        said["hint"] = f"requested as {run.name_of_class(sample.requested_class)}"
     if not is_intact(sample):
         said["hint"] = DAMAGED
     return said

@@ -45,6 +45,7 @@ def describe(
         label_names=label_names,
         marks=marks,
         classes=classes,
+        class_names=run.class_names,
     )
 
 

@@ -60,7 +60,7 @@ def _shares(project: StoredProject, counts: Counts, labels: list[StoredLabel]) -
 
 def _matrix(project: StoredProject, counts: Counts, labels: list[StoredLabel]) -> None:
     """What samples count as, by requested class, and the samples of the cell that was clicked."""
-    table = tables.class_table(counts, labels)
+    table = tables.class_table(counts, labels, store().run(project.run_id).class_names)
     picked = _picked(len(table.rows), len(table.names))
     matrix(
         table.counts,
@@ -97,7 +97,8 @@ def _cell(
     name = table.names[picked[1]]
     found = store().samples_counting_as(project.project_id, label, requested, SHOWN)
     total = counts.get((requested, label), 0)
-    of = "" if requested is None else f" of class {requested}"
+    run = store().run(project.run_id)
+    of = "" if requested is None else f" of {plain(run.name_of_class(requested))}"
     more = f", the first {SHOWN}" if total > SHOWN else ""
     st.markdown(f"**{total:,} samples{of} that count as {plain(name)}**{more}")
     links = []

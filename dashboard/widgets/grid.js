@@ -407,7 +407,7 @@ function buildFilters(state) {
   state.filters.replaceChildren();
   if (!(classes.size === 1 && classes.has("null"))) {
     const sorted = [...classes].sort(([a], [b]) => Number(a) - Number(b));
-    facet(state, "Class", "class", sorted, (one) => (one === "null" ? "unlabelled" : one));
+    facet(state, "Class", "class", sorted, (one) => (one === "null" ? "unlabelled" : data.classNames[one] || one));
   }
   if (fields.agreements.some((one) => one !== null)) range(state);
   if (labels.size > 1 || !labels.has(NONE)) {
@@ -702,6 +702,11 @@ function escape(state) {
   else if (state.chosen.size) none(state);
 }
 
+// What a class is called: its name, or its number.
+function className(data, number) {
+  return data.classNames[number] || `class ${number}`;
+}
+
 function nameOf(state, place) {
   const { fields, data } = state;
   const id = fields.ids[place];
@@ -709,7 +714,7 @@ function nameOf(state, place) {
   const labels = (fields.labels[id] || []).map((one) => data.names[one] || one);
   return [
     `Sample ${id}`,
-    fields.classes[place] === null ? "unlabelled" : `requested class ${fields.classes[place]}`,
+    fields.classes[place] === null ? "unlabelled" : `requested ${className(data, fields.classes[place])}`,
     agreed === null ? "" : `agreement ${Math.round(100 * agreed)}%`,
     labels.length ? `label ${labels.join(", ")}` : "",
     (fields.tags[id] || []).length ? `tags ${fields.tags[id].join(", ")}` : "",

@@ -46,6 +46,7 @@ def grid_data(
     label_names: Mapping[int, str] | None = None,
     marks: Marks | None = None,
     classes: Sequence[int] | None = None,
+    class_names: Sequence[str] = (),
 ) -> dict[str, Any]:
     """What the grid is told once; everything else it asks for itself.
 
@@ -59,6 +60,7 @@ def grid_data(
             filters nor a close-up: a click there picks a sample.
         marks: what may be given to samples.
         classes: on a plain grid the classes that are shown; ``None`` for all.
+        class_names: what people call the classes; empty where they have numbers alone.
     """
     given = marks or Marks()
     return {
@@ -70,6 +72,7 @@ def grid_data(
         "version": version,
         "plain": label_names is None,
         "classes": None if classes is None else list(classes),
+        "classNames": list(class_names),
         "names": {str(one): name for one, name in (label_names or {}).items()},
         "tags": given.tags,
         "labels": [dict(one) for one in given.labels],

@@ -134,7 +134,7 @@ function showFacts(state, place, where) {
   const labels = (fields.labels[wanted.sample] || []).map((one) => data.names[one] || String(one));
   state.facts.replaceChildren(
     ...fact("Place", where),
-    ...fact("Requested", fields.classes[place] === null ? "unlabelled" : `class ${fields.classes[place]}`),
+    ...fact("Requested", fields.classes[place] === null ? "unlabelled" : className(data, fields.classes[place])),
     ...(agreed === null ? [] : fact("Agreement", `${(100 * agreed).toFixed(1)}%`)),
     ...fact("Labels", ...marks(labels, "said")),
     ...fact("Tags", ...marks(fields.tags[wanted.sample], "")),

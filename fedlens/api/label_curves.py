@@ -30,6 +30,7 @@ from fedlens.simulations.run_artifacts import (
     class_numbers,
     labelled_samples,
     labelled_set,
+    names_in_project,
     run_id_of,
 )
 from fedlens.simulations.students.people import (
@@ -131,7 +132,9 @@ def label_curve(
         given = labelled_set(store, found[0].project_id)
         return _people_curve(config, directory, given, epochs, shares, progress)
     dataset, _ = simulated_federation(config.data, config.seed)
-    _check_names(store.labels(found[0].project_id), dataset.classes, project)
+    number = found[0].project_id
+    names = names_in_project(store, number)
+    _check_names(store.labels(number), names, dataset.classes, project)
     if int(labels.max()) >= dataset.classes:
         raise StoreError(f"project {project!r} has more class labels than the data has classes")
     if config.privatizer.active and found[0].run_id != run_id_of(directory):
@@ -299,13 +302,16 @@ def _taught(
     )
 
 
-def _check_names(labels: Sequence[StoredLabel], classes: int, project: str) -> None:
+def _check_names(
+    labels: Sequence[StoredLabel], names: Sequence[str], classes: int, project: str
+) -> None:
     """Refuse fewer class labels than classes whose names do not say which classes they are."""
-    numbers = class_numbers(labels)
-    if len(numbers) < classes and list(numbers.values()) == list(range(len(numbers))):
-        named = {label.name for label in labels if label.label_id in numbers}
-        if named != {f"class {place}" for place in range(len(numbers))}:
-            raise StoreError(
-                f"project {project!r} has {len(numbers)} class labels and the data {classes} "
-                "classes: name each label 'class N', N from 0, for students to know which it is"
-            )
+    numbers = class_numbers(labels, names)
+    said = [label.name for label in labels if label.label_id in numbers]
+    told = said == [f"class {number}" for number in numbers.values()] or set(said) <= set(names)
+    if len(numbers) < classes and not told:
+        raise StoreError(
+            f"project {project!r} has {len(numbers)} class labels and the data {classes} classes: "
+            "name each label as the run names its class, or 'class N', N from 0, for students to "
+            "know which it is"
+        )

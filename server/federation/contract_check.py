@@ -183,6 +183,12 @@ def _of_another_contract(told: Description, schema: Schema, config: Config) -> s
     )
 
 
+def class_names_of(config: Config) -> tuple[str, ...]:
+    """What the run's contract calls the classes; nothing without one, or without labels."""
+    contract = run_contract(config)
+    return () if contract is None or contract.unlabelled else contract.classes
+
+
 def data_name(described: Sequence[Description], config: Config) -> str:
     """What a run's data are called in its store: never a simulation's name for nodes' own."""
     contract = run_contract(config)

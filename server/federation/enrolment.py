@@ -19,6 +19,7 @@ from fedlens.server.federation.contract_check import (
     EnrolmentError,
     Schema,
     agree_schema,
+    class_names_of,
     data_name,
     misfit,
 )
@@ -78,6 +79,8 @@ class Federation:
     """What the run's data are called: by the simulation, or as the federation declares."""
     contract: str = ""
     """SHA-256 of the contract that the nodes' data were prepared under; empty for none."""
+    class_names: tuple[str, ...] = ()
+    """As that contract has them; empty where there is none, or no labels."""
 
     @property
     def schema(self) -> Schema:
@@ -144,6 +147,7 @@ def enrol(
         tuple(taken),
         name,
         schema.contract,
+        class_names_of(config),
     )
 
 

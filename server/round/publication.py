@@ -86,7 +86,9 @@ class Publication(RunObserver):
         run_id: str,
         name: str,
         data_name: str = "",
+        class_names: Sequence[str] = (),
     ) -> None:
+        self._class_names = tuple(class_names)
         self._data_name = data_name or config.data.name
         self._config, self._directory, self._store = config, directory, store
         self._run_id, self._name = run_id, name
@@ -102,6 +104,7 @@ class Publication(RunObserver):
                 config=config.flat(),
                 config_sha256=config.digest(),
                 data_name=self._data_name,
+                class_names=self._class_names,
                 unit=config.privacy.unit,
                 users=config.data.users,
                 nodes=config.data.nodes,

@@ -11,6 +11,7 @@ from flwr.app import Context
 from numpy.typing import NDArray
 
 from fedlens.client.app import build_client_app, own_policy
+from fedlens.client.contract import PREFIX
 from fedlens.client.node.file import open_node_users
 from fedlens.client.node.policy import USUAL_RECORDS, NodePolicy
 from fedlens.client.node.slices import in_slice
@@ -18,7 +19,7 @@ from fedlens.client.users.protocol import ArrayUsers, LocalData, LocalUsers, Row
 from fedlens.data.registry import Dataset, DatasetError, load
 from fedlens.data.sensitive import SensitiveValues, sensitive_values_of
 from fedlens.foundation.errors import WrongUse
-from fedlens.foundation.unlabelled import NO_CLASS, OWN, reads_own_labels
+from fedlens.foundation.unlabelled import NO_CLASS, NONE, OWN, reads_own_labels
 from fedlens.models.faults.planting import SOUND, PlantedFault, faulty_users, parse_faults
 from fedlens.server.config.loading import read_run_config
 from fedlens.server.config.slices import parse_slices
@@ -197,6 +198,14 @@ def node_users(config: Config, number: int) -> ArrayUsers:
         block = in_slice(_block(config, number, dataset, dealt), config.data.slice)
         hosted[number] = _with_faults(config, block)
     return hosted[number]
+
+
+def named_classes(config: Config) -> tuple[str, ...]:
+    """What people call the classes of a simulation's data; nothing where they have but numbers."""
+    if config.data.labels == NONE or config.data.name.partition(":")[0] == PREFIX:
+        return ()
+    names = simulated_federation(config.data, config.seed)[0].class_names
+    return () if names == tuple(map(str, range(len(names)))) else names
 
 
 def forget_nodes() -> None:

@@ -30,7 +30,7 @@ PAGES = (
 
 
 def said_by_people(store: Store) -> int:
-    populated.whole_run(store, name=RUN, data_name=BOLD)
+    populated.whole_run(store, name=RUN, data_name=BOLD, class_names=(BOLD, RUN))
     project = populated.add_project(
         store,
         name=BOLD,

@@ -49,6 +49,21 @@ def test_default_labels_give_digits_their_own_key() -> None:
     assert [label.kind for label in labels][-2:] == ["unknown", "artefact"]
 
 
+def test_default_labels_are_called_as_the_classes_are() -> None:
+    labels = default_labels([0, 2, 3], ["cat", "dog", "artefact", "owl"])
+    assert [(label.key, label.name) for label in labels[:3]] == [
+        ("0", "cat"), ("2", "class 2"), ("3", "owl")
+    ]  # fmt: skip
+    assert labels[3:] == default_labels([])
+
+
+def test_a_class_without_a_name_is_called_by_its_number(store_at: tuple[str, Store]) -> None:
+    store = store_at[1]
+    populated.add_run(store, class_names=("cat",))
+    run = store.run("run-1")
+    assert [run.name_of_class(one) for one in (0, 1)] == ["cat", "class 1"]
+
+
 @pytest.mark.parametrize("classes", [2, 10, 26, 47, 100])
 def test_default_labels_can_always_be_used(classes: int) -> None:
     labels = default_labels(range(classes))

@@ -12,7 +12,7 @@ from serving import Served
 from sqlalchemy import update
 
 from fedlens.store import SampleFilter, SampleRecord, Store, StoredSample, decode_png
-from fedlens.store.schema import BatchTable
+from fedlens.store.schema import BatchTable, RunTable
 
 pytest.importorskip("playwright.sync_api")
 pytestmark = pytest.mark.browser
@@ -88,6 +88,23 @@ def test_a_close_up_is_there_at_once_and_arrows_go_on(
     painted(page, shown[5].sample_id)
     page.keyboard.press("Escape")
     page.locator(".near").wait_for(state="hidden")
+
+
+def test_classes_are_called_by_their_names(
+    signed_in_page: Any, served: Served, store_at: tuple[str, Store], shown: list[StoredSample]
+) -> None:
+    names = [f"number {number}" for number in range(10)]
+    with store_at[1]._writing() as session:
+        session.execute(update(RunTable).values(class_names=names))
+    page = signed_in_page
+    page.goto(f"{served.address}/samples?run=run-1")
+    counted(page, "300 samples")
+    page.get_by_role("checkbox", name="number 3 30", exact=True).check()
+    counted(page, "30 of 300")
+    page.goto(f"{served.address}/samples?run=run-1&sample={shown[3].sample_id}")
+    page.locator(".near", has_text=f"Requested{names[shown[3].requested_class]}").wait_for()
+    page.goto(f"{served.address}/run?run=run-1")
+    page.get_by_text("Classes: 0 number 0, 1 number 1, ").wait_for()
 
 
 def test_filters_and_orders_are_of_the_whole_batch_and_stand_in_the_address(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 
 import populated
 import pytest
@@ -127,6 +128,14 @@ def test_results_count_labels_by_requested_class(
     assert table.counts[table.rows.index("1")][table.names.index("class 1")] == 1
     assert table.counts[table.rows.index("3")][table.names.index("no label")] == 1
     assert table.expected[table.rows.index("3")] == 3
+    called = [f"kind {one}" for one in range(10)]
+    renamed = [
+        replace(one, name=one.name.replace("class", "kind")) for one in store.labels(project)
+    ]
+    other = class_table(store.label_table(project), renamed, called)
+    assert other.rows == called[: len(other.rows)] and other.expected[1] == other.names.index(
+        "kind 1"
+    )
     cell = f"{table.rows.index('3')}-{table.names.index('no label')}"
     named = words(open_page("results", project=str(project), cell=cell))
     assert "1 samples of class 3 that count as no label" in named

@@ -99,6 +99,7 @@ def test_a_run_is_stored_under_the_federations_name(run_stores, tmp_path):
     outcome, row = run_stores(stores(tmp_path, agreed, agreed), data__name=named(tmp_path, agreed))
     assert outcome.rounds == 3
     assert row.data_name == "federation:ward-7"
+    assert row.class_names == CLASSES
 
 
 def test_owners_of_whose_users_few_have_labels_train_and_get_a_label_model(run_stores, tmp_path):

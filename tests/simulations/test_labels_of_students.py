@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sqlalchemy import update
 
 from fedlens.api.label_curves import label_curve
 from fedlens.server.config.tree import Config
@@ -24,6 +25,7 @@ from fedlens.store import (
     StoreError,
     open_store,
 )
+from fedlens.store.schema import RunTable
 
 
 @pytest.fixture
@@ -102,6 +104,14 @@ def test_a_reviewer_s_decision_is_what_a_student_learns(store: Store) -> None:
         )
     # decided once, an artefact, left out; of the last one both opinions
     assert taught(store, project) == [(0, 1), (180, 0), (180, 1)]
+
+
+def test_a_label_with_the_name_of_a_class_is_that_class(store: Store) -> None:
+    with store._writing() as session:
+        session.execute(update(RunTable).values(class_names=["cat", "dog", "owl"]))
+    project = project_of(store, "owl", "cat")
+    say(store, project, "ann", "owl", "cat")
+    assert taught(store, project) == [(0, 2), (60, 0)]
 
 
 def test_a_label_named_after_a_class_is_that_class(store: Store) -> None:

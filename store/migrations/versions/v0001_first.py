@@ -113,6 +113,7 @@ _table(
     *_given("private", kind=sa.Boolean),
     *_given("guarantee"),
     *_given("created_at", kind=sa.Date),
+    *_given("class_names", kind=sa.JSON),
 )
 _table(
     "team_log",
