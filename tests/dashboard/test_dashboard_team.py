@@ -133,9 +133,8 @@ def test_results_count_labels_by_requested_class(
         replace(one, name=one.name.replace("class", "kind")) for one in store.labels(project)
     ]
     other = class_table(store.label_table(project), renamed, called)
-    assert other.rows == called[: len(other.rows)] and other.expected[1] == other.names.index(
-        "kind 1"
-    )
+    assert other.rows == called[: len(other.rows)]
+    assert other.expected[1] == other.names.index("kind 1")
     cell = f"{table.rows.index('3')}-{table.names.index('no label')}"
     named = words(open_page("results", project=str(project), cell=cell))
     assert "1 samples of class 3 that count as no label" in named
