@@ -22,8 +22,9 @@ from pydantic import (
     model_validator,
 )
 
-from fedlens.client.messages import LONGEST_NAME, Natural
+from fedlens.client.messages import Natural
 from fedlens.client.users.protocol import NodeDataError
+from fedlens.foundation.class_names import NAME_RULE, is_class_name
 from fedlens.foundation.toml import parse_toml
 from fedlens.foundation.unlabelled import NONE, OWN, UNLABELLED, label_model_in
 from fedlens.models.shapes import GOOD_SIDES, SIDES, ImageShape
@@ -41,8 +42,8 @@ class ContractError(NodeDataError):
 
 
 def _name(value: str) -> str:
-    if not 0 < len(value) <= LONGEST_NAME or value != value.strip() or not value.isprintable():
-        raise ValueError(f"give 1 to {LONGEST_NAME} printable characters, no blanks around them")
+    if not is_class_name(value):
+        raise ValueError(NAME_RULE)
     return value
 
 

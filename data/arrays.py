@@ -13,8 +13,8 @@ from fedlens.data.dataset import Dataset, DatasetError, build_dataset
 from fedlens.data.labelled.arrays import load_labelled_arrays
 from fedlens.data.mapped_arrays import is_mappable, map_array, packed_problem, unread
 from fedlens.data.spec import DatasetSpec
-from fedlens.foundation.unlabelled import UNLABELLED
-from fedlens.models.label_models import LONGEST_NAME
+from fedlens.foundation.class_names import NAME_RULE, is_class_name
+from fedlens.foundation.unlabelled import UNLABELLED, is_mark
 
 LABELS = {"train_labels": "train_images", "test_labels": "test_images"}
 REQUIRED = ("train_images", "train_labels", "test_images", "test_labels")
@@ -87,7 +87,7 @@ def _declared(path: Path, classes: NDArray[np.generic] | None) -> list[str] | No
     if classes is None:
         return None
     if classes.dtype.kind == "U" and classes.ndim == 1 and 0 < len(classes) <= MOST_CLASSES:
-        return _names(path, classes.tolist())
+        return _names(path, classes)
     given = int(classes.item()) if classes.size == 1 and classes.dtype.kind in "iu" else 0
     if not 0 < given <= MOST_CLASSES:
         raise DatasetError(
@@ -97,13 +97,18 @@ def _declared(path: Path, classes: NDArray[np.generic] | None) -> list[str] | No
     return _numbers(given)
 
 
-def _names(path: Path, found: list[str]) -> list[str]:
-    names = [unicodedata.normalize("NFC", name).strip() for name in found]
+def _names(path: Path, found: NDArray[np.generic]) -> list[str]:
+    try:
+        names = [unicodedata.normalize("NFC", name).strip() for name in found.tolist()]
+    except (ValueError, SystemError):  # no letters at all: what NumPy raises of them
+        raise DatasetError(
+            f"{path}: classes has texts that cannot be read; write them anew"
+        ) from None
     for number, name in enumerate(names):
-        if not 0 < len(name) <= LONGEST_NAME or not name.isprintable() or name in names[:number]:
+        if not is_class_name(name) or is_mark(name) or name in names[:number]:
             raise DatasetError(
-                f"{path}: classes[{number}] is {name[:80]!r}; give each class a name of its own of "
-                f"1 to {LONGEST_NAME} printable characters"
+                f"{path}: classes[{number}] is {name[:80]!r}; call each class otherwise: "
+                f"{NAME_RULE}, and not {UNLABELLED}"
             )
     return names
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -34,11 +33,13 @@ from fedlens.simulations.students.distillation import Room, parts_of
 from fedlens.simulations.students.people import LabelledSet
 from fedlens.store import (
     Purpose,
+    RunRecord,
     SampleFilter,
     Store,
     StoredBatch,
     StoredLabel,
     StoredSample,
+    StoreError,
     decode_png,
 )
 
@@ -230,7 +231,7 @@ def labelled_samples(store: Store, project_id: int) -> tuple[Tensor, Tensor]:
     reviewer has decided what it counts as; skips, artefacts, unknown classes and what a reviewer
     left out are left out.
     """
-    number = class_numbers(store.labels(project_id), names_in_project(store, project_id))
+    number = class_numbers(store.labels(project_id), run_of_project(store, project_id))
     decided = {one.sample_id: one for one in store.final_labels(project_id) if one.decided}
     said = [a for a in store.annotations(project_id) if a.sample_id not in decided]
     pairs = [(one.sample_id, one.label_id) for one in said]
@@ -245,7 +246,7 @@ def labelled_samples(store: Store, project_id: int) -> tuple[Tensor, Tensor]:
 def labelled_set(store: Store, project_id: int) -> LabelledSet:
     """The same as `labelled_samples`, classes numbered as the project's class labels stand."""
     labels = store.labels(project_id)
-    numbers = class_numbers(labels, names_in_project(store, project_id))
+    numbers = class_numbers(labels, run_of_project(store, project_id))
     images, classes = labelled_samples(store, project_id)
     place = {number: place for place, number in enumerate(numbers.values())}
     names = tuple(label.name for label in labels if label.label_id in numbers)
@@ -253,24 +254,30 @@ def labelled_set(store: Store, project_id: int) -> LabelledSet:
     return LabelledSet(images, places, names)
 
 
-def names_in_project(store: Store, project_id: int) -> tuple[str, ...]:
-    """What people call the classes of the run that a project is about."""
-    return store.run(store.project(project_id).run_id).class_names
+def run_of_project(store: Store, project_id: int) -> RunRecord:
+    """The run whose samples are labelled in a project."""
+    return store.run(store.project(project_id).run_id)
 
 
-def class_numbers(
-    labels: Sequence[StoredLabel], names: Sequence[str] = ()
-) -> dict[int | None, int]:
+def class_numbers(labels: Sequence[StoredLabel], run: RunRecord) -> dict[int | None, int]:
     """The class that each class label of a project stands for, by the label's id.
 
-    That is the class of its name, where all have the name of one (of ``names``, or ``class N``), as
-    the dashboard names them, and else its position among them.
+    That is the class of its name. Where one has another name, positions are the classes, unless a
+    label with the name of one of the run's classes stands elsewhere.
+
+    Raises:
+        StoreError: it says so.
     """
-    classes = [label for label in labels if label.kind == "class"]
-    if classes and all(label.name in names for label in classes):
-        return {label.label_id: list(names).index(label.name) for label in classes}
-    named = [re.fullmatch(r"class ([0-9]{1,9})", label.name) for label in classes]
-    return {
-        label.label_id: place if None in named or one is None else int(one[1])
-        for place, (label, one) in enumerate(zip(classes, named, strict=True))
-    }
+    labels = [label for label in labels if label.kind == "class"]
+    ids = [label.label_id for label in labels]
+    named = [run.class_of_name(label.name) for label in labels]
+    if None not in named:
+        return {one: number for one, number in zip(ids, named, strict=True) if number is not None}
+    moved = [place for place, number in enumerate(named) if number not in (None, place)]
+    if run.class_names and moved:
+        strange, sure = labels[named.index(None)].name, labels[moved[0]].name
+        raise StoreError(
+            f"which class is the label {strange!r}? The label {sure!r} is one by its name, so "
+            "positions do not say it: call each as the run calls its class, or 'class N'"
+        )
+    return {one: place for place, one in enumerate(ids)}

@@ -6,6 +6,7 @@ data. Every ε may be ``inf`` (no finite bound, or none computed); it is never N
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
@@ -84,6 +85,13 @@ class RunRecord:
     def name_of_class(self, number: int) -> str:
         """What a class is called: its name, or ``class N`` where it has none."""
         return dict(enumerate(self.class_names)).get(number, f"class {number}")
+
+    def class_of_name(self, name: str) -> int | None:
+        """The class that is called so, by its own name or as ``class N``; None for none."""
+        if name in self.class_names:
+            return self.class_names.index(name)
+        found = re.fullmatch(r"class ([0-9]{1,9})", name)
+        return None if found is None else int(found[1])
 
     @property
     def is_probe(self) -> bool:

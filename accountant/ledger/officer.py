@@ -240,10 +240,10 @@ class OfficerMethods:
             waiting = OfficerRules.read(self.folder).waiting
             if Approvable.of(event, question, users) in waiting:
                 return reason
-            if len(waiting) >= MOST_WAITING:
+            if len(waiting) >= MOST_WAITING and (others := len(self.waiting())) >= MOST_WAITING:
                 return (
                     f"a privacy officer of population {self.terms.population!r} approves such "
-                    f"probes, and {len(waiting)} wait already: ask again once some are decided"
+                    f"probes, and {others} wait already: ask again once some are decided"
                 )
             self._write_down("asked", event, question, users=users, run=run, times=times)
         return reason

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedlens.foundation.unlabelled import UNLABELLED
-from fedlens.store import AnnotatorRecord, GivenAnswer, StoredLabel
+from fedlens.store import AnnotatorRecord, GivenAnswer, RunRecord, StoredLabel
 from fedlens.store.agreement import Agreement, alpha_with_interval, share_interval
 from fedlens.store.reviews import label_counts, pairwise_kappas
 
@@ -84,35 +84,27 @@ class ClassTable:
     names: list[str]
     """Of the columns."""
     counts: list[list[int]]
-    classes: tuple[str, ...] = ()
-    """What people call the classes."""
-
-    @property
-    def rows(self) -> list[str]:
-        """What each row is called."""
-        called = dict(enumerate(self.classes))
-        return [UNLABELLED if one is None else called.get(one, str(one)) for one in self.requested]
-
-    @property
-    def expected(self) -> list[int]:
-        """Of each row the column of its own class, by name; -1 where there is none."""
-        called = dict(enumerate(self.classes))
-        wanted = [called.get(-1 if one is None else one, f"class {one}") for one in self.requested]
-        return [self.names.index(one) if one in self.names else -1 for one in wanted]
+    rows: list[str]
+    """What each row is called."""
+    expected: list[int]
+    """Of each row the column of its own class, by name; -1 where there is none."""
 
 
-def class_table(
-    counts: Counts, labels: Sequence[StoredLabel], classes: Sequence[str] = ()
-) -> ClassTable:
+def class_table(counts: Counts, labels: Sequence[StoredLabel], run: RunRecord) -> ClassTable:
     """The counts as a table, unlabelled samples first."""
     requested = sorted({one for one, _ in counts}, key=lambda one: -1 if one is None else one)
     columns: list[int | None] = [*(one.label_id for one in labels), None]
+    called = dict(enumerate(run.class_names))
+    place = {
+        run.class_of_name(one.name): at for at, one in enumerate(labels) if one.kind == "class"
+    }
     return ClassTable(
         requested,
         columns,
         [*(one.name for one in labels), "no label"],
         [[counts.get((row, column), 0) for column in columns] for row in requested],
-        tuple(classes),
+        [UNLABELLED if one is None else called.get(one, str(one)) for one in requested],
+        [-1 if one is None else place.get(one, -1) for one in requested],
     )
 
 

@@ -13,6 +13,7 @@ from fedlens.dashboard.access.account import require
 from fedlens.dashboard.access.session import run_title, store
 from fedlens.dashboard.widgets.display import Frame, frame, rows_of
 from fedlens.dashboard.widgets.markup import plain
+from fedlens.foundation.class_names import is_class_name
 from fedlens.store import (
     LabelKind,
     LabelRecord,
@@ -33,7 +34,7 @@ ALLOWED = frozenset("abcdefghijklmnopqrstuvwxyz0123456789") - RESERVED.keys()
 KINDS: tuple[LabelKind, ...] = get_args(LabelKind)
 
 
-def default_labels(classes: Sequence[int], names: Sequence[str] = ()) -> list[LabelRecord]:
+def default_labels(classes: Sequence[int], run: RunRecord) -> list[LabelRecord]:
     """One label a class, by the name that it has, then "unknown class" and "artefact".
 
     The digit of a class is its key. Beyond ten classes the letters follow; classes for which no
@@ -41,15 +42,19 @@ def default_labels(classes: Sequence[int], names: Sequence[str] = ()) -> list[La
 
     Args:
         classes: those that samples were requested for.
-        names: of all classes, in their order; without one a class is ``class N``.
+        run: that says what they are called.
     """
-    called = {n: name for n, name in enumerate(names) if name not in (UNKNOWN.name, ARTEFACT.name)}
     free = [key for key in CLASS_KEYS if key not in {str(c) for c in classes}]
+    taken = {UNKNOWN.name, ARTEFACT.name}
     labels = []
     for number in classes:
+        name = run.name_of_class(number)
+        if not is_class_name(name) or name in taken:
+            name = f"class {number}"
         key = str(number) if number <= 9 else (free.pop(0) if free else "")
-        if key:
-            labels.append(LabelRecord(key=key, name=called.get(number, f"class {number}")))
+        if key and name not in taken:
+            labels.append(LabelRecord(key=key, name=name))
+            taken.add(name)
     return [*labels, UNKNOWN, ARTEFACT]
 
 
@@ -115,7 +120,7 @@ def render_project_form(runs: list[RunRecord]) -> int | None:
         "Run to label", list(by_id), format_func=lambda i: run_title(by_id[i]), key="new_run"
     )
     classes = store().requested_classes(run_id)
-    known = default_labels(classes, store().run(run_id).class_names) if classes else _named(run_id)
+    known = default_labels(classes, store().run(run_id)) if classes else _named(run_id)
     with st.form(f"new-project-{run_id}", border=True):
         name = st.text_input("Name", value=f"Labels of {by_id[run_id].name}", max_chars=120)
         instructions = st.text_area(

@@ -48,7 +48,10 @@ class Maps:
         """
         if find_spec("sklearn") is None or len(features) < LEAST:
             return None, False
-        found = self._maps.get(made_from, lambda _: _prepare(features))
+        try:
+            found = self._maps.get(made_from, lambda _: _prepare(features))
+        except CommandFailed:  # too many wait: it is asked for again
+            return None, True
         return (None, True) if isinstance(found, float) else (found, False)
 
 

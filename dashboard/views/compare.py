@@ -58,7 +58,8 @@ def _class(one: Side, other: Side) -> int | None:
     numbers = sorted({*_classes(one)} & {*_classes(other)})
     if not numbers:
         return None
-    said = choice("Class", [ALL, *map(str, numbers)], lambda c: "All" if c == ALL else c, "class")
+    called = {ALL: "All", **{str(at): name for at, name in enumerate(one.run.class_names)}}
+    said = choice("Class", [ALL, *map(str, numbers)], lambda c: called.get(c, c), "class")
     return None if said == ALL else int(said)
 
 

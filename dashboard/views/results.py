@@ -60,7 +60,7 @@ def _shares(project: StoredProject, counts: Counts, labels: list[StoredLabel]) -
 
 def _matrix(project: StoredProject, counts: Counts, labels: list[StoredLabel]) -> None:
     """What samples count as, by requested class, and the samples of the cell that was clicked."""
-    table = tables.class_table(counts, labels, store().run(project.run_id).class_names)
+    table = tables.class_table(counts, labels, store().run(project.run_id))
     picked = _picked(len(table.rows), len(table.names))
     matrix(
         table.counts,

@@ -23,8 +23,8 @@ from fedlens.dashboard.widgets.pages import DashboardPage, put_link
 from fedlens.store import RoundRecord, RunRecord
 
 REFRESH_SECONDS = 3
-MOST_CLASSES = 100
-"""Whose names are shown."""
+MOST_SHOWN = 100
+"""Classes whose names are shown."""
 
 
 def about(run: RunRecord) -> str:
@@ -53,7 +53,7 @@ def _header(run: RunRecord) -> None:
     )
     if whom := about(run):
         st.caption(plain(whom))
-    if names := run.class_names[:MOST_CLASSES]:
+    if names := run.class_names[:MOST_SHOWN]:
         more = ", ..." if len(run.class_names) > len(names) else ""
         said = ", ".join(f"{number} {plain(name)}" for number, name in enumerate(names))
         st.caption(f"Classes: {said}{more}")

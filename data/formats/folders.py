@@ -8,6 +8,7 @@ from pathlib import Path
 
 from fedlens.data.formats.layouts import (
     DEEPEST,
+    ELSEWHERE,
     Layout,
     entries,
     holds_pictures,
@@ -35,7 +36,6 @@ CONVERTED = {
     **dict.fromkeys((".nii", ".nii.gz", ".mha", ".mhd", ".nrrd"), "PNG, slice by slice"),
     **dict.fromkeys((".svs", ".ndpi", ".mrxs", ".scn", ".czi"), "PNG, tile by tile"),
     **dict.fromkeys((".mp4", ".mov", ".avi", ".mkv", ".webm", ".mpg"), "PNG, frame by frame"),
-    ".icloud": "a file of this machine: download it",
     **dict.fromkeys((".npy", ".npz", ".mat", ".h5", ".hdf5", ".pt", ".pkl"), "PNG"),
 }
 """Endings of pictures and films that are not read, and what their owner makes of them."""
@@ -71,7 +71,7 @@ def is_picture(file: Path) -> bool:
     """Whether a file is one by its ending or, of another ending, by how it begins."""
     if file.suffix.lower() in SUFFIXES:
         return True
-    if ending_of(file) in CONVERTED:
+    if ending_of(file) in (*CONVERTED, ELSEWHERE):
         return False
     head = start_of(file)
     named = head[:4] == b"RIFF" and head[8:12] == b"WEBP"
@@ -87,6 +87,8 @@ def ending_of(file: Path) -> str:
 def no_picture(file: Path, where: str) -> UnusableRecord:
     """What is said of a file that is no picture."""
     ending = ending_of(file)
+    if ending == ELSEWHERE:
+        return UnusableRecord(where, "a file that waits in a cloud; download it first")
     if ending in CONVERTED:
         return UnusableRecord(where, f"{ending}, which is not read; make it {CONVERTED[ending]}")
     named = ending if 1 < len(ending) <= 12 else "without an ending"

@@ -13,7 +13,7 @@ from fedlens.data.formats.decoding import frames_of
 from fedlens.data.formats.detection import check_no_detection
 from fedlens.data.formats.folders import folder_records, has_class_folders
 from fedlens.data.formats.label_names import SEVERAL, label_in, one_hot_columns
-from fedlens.data.formats.layouts import entries, holds_pictures, is_junk, sub_folders
+from fedlens.data.formats.layouts import DEEPEST, entries, holds_pictures, is_junk, sub_folders
 from fedlens.data.formats.packed import is_packed, packed_format
 from fedlens.data.formats.records import (
     Picture,
@@ -53,7 +53,9 @@ UNREAD = {
                     "folders of classes, WebDataset or Parquet"),
 }  # fmt: skip
 """Files that people bring and that are not read, and what to do."""
-_REMARK = re.compile(r"(readme|licen[cs]e|citation|changelog)\b", re.IGNORECASE)
+_REMARK = re.compile(
+    r"(readme|licen[cs]e|citation|changelog)(\.(md|txt|rst|pdf|html?|cff))?", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -311,15 +313,21 @@ def _pattern(text: str, user: str, owner: str) -> re.Pattern[str] | None:
 def unwrapped(path: Path, kind: str = "") -> Path:
     """The only folder or file in a folder, where that is of a format and the outer one is not.
 
-    Folders of classes say themselves what they pass through. Remarks beside it do not count.
+    Folders of classes say themselves what they pass through. Remarks beside it do not count, and a
+    folder in a folder is looked into too.
     """
-    inside = [one for one in path.iterdir() if not _no_data(one)] if path.is_dir() else []
-    if kind == TREE or len(inside) != 1 or inside[0].is_symlink():
-        return path
     fits = _fits_of([kind] if kind else [name for name in DATASETS if name != TREE])
-    if any(one(path) for one in fits) or not any(one(inside[0]) for one in fits):
-        return path
-    return inside[0]
+    inner = path
+    for _ in range(DEEPEST):
+        inside = [one for one in inner.iterdir() if not _no_data(one)] if inner.is_dir() else []
+        if kind == TREE or len(inside) != 1 or inside[0].is_symlink():
+            return path
+        if any(one(inner) for one in fits):
+            return inner
+        inner = inside[0]
+        if any(one(inner) for one in fits):
+            return inner
+    return path
 
 
 def _fits_of(names: Iterable[str]) -> list[Callable[[Path], bool]]:
@@ -328,7 +336,7 @@ def _fits_of(names: Iterable[str]) -> list[Callable[[Path], bool]]:
 
 def _no_data(path: Path) -> bool:
     """Whether a file is one that systems leave behind, or a remark on a data set."""
-    return is_junk(path.name) or (path.is_file() and bool(_REMARK.match(path.name)))
+    return is_junk(path.name) or (path.is_file() and bool(_REMARK.fullmatch(path.name)))
 
 
 def kind_of(path: Path, needs_label: bool = True) -> str:
@@ -373,5 +381,6 @@ def _unread_in(path: Path) -> str:
     sets = [one.name for one in files if any(fit(one) for fit in fits)]
     if sets:
         few = ", ".join(sets[:3]) + (", ..." if len(sets) > 3 else "")
-        return f"{path}: has {few}, each a data set of its own; name one as the path"
+        each = ", each a data set of its own" if len(sets) > 1 else " beside other files"
+        return f"{path}: has {few}{each}; name one as the path"
     return next((said for one in files if (said := _unread_in(one))), "")

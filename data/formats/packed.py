@@ -16,6 +16,7 @@ from typing import IO, cast
 
 from fedlens.data.dataset import DatasetError
 from fedlens.data.formats.dicom import SUFFIXES as SCANS
+from fedlens.data.formats.layouts import is_junk
 from fedlens.data.formats.records import (
     Found,
     SourceColumns,
@@ -127,7 +128,9 @@ def _content(folder: Path) -> Path:
     """The folder, or the only file or folder in it that is of a format."""
     from fedlens.data.formats.formats import unwrapped
 
-    content = unwrapped(folder)
+    inside = [one for one in folder.iterdir() if not is_junk(one.name)]
+    alone = len(inside) == 1 and inside[0].is_file()
+    content = inside[0] if alone else unwrapped(folder)
     if is_packed(content):
         raise SourceError(f"{folder}: is an archive in an archive; unpack it yourself")
     return content
@@ -155,9 +158,9 @@ def _unpack_zip(path: Path, folder: Path) -> None:
             raise SourceError(f"{path}: has over {MOST_MEMBERS} files; unpack it yourself")
         if any(one.flag_bits & 1 for one in members):
             raise SourceError(f"{path}: is under a password; unpack it yourself")
-        by_windows = not any("/" in one.filename for one in members)
         for member in members:
-            name = member.filename.replace("\\", "/") if by_windows else member.filename
+            name = member.filename
+            name = name if "/" in name else name.replace("\\", "/")  # as tools of Windows write
             if name.endswith("/"):
                 continue
             with archive.open(member) as stream:

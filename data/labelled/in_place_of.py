@@ -6,7 +6,7 @@ from pathlib import Path
 
 _POINTER = "a pointer of Git LFS: fetch the file itself with git lfs pull"
 _PAGE = "a web page, as a failed download leaves it: fetch the file itself"
-_OLD_OFFICE = "an old file of Excel or Word, whatever its name says: save it as CSV"
+_OLD_OFFICE = "a file of Excel or Word, old or under a password: save it as CSV"
 _STARTS = {
     b"version https://git-lfs": _POINTER,
     b"<!doctype html": _PAGE,

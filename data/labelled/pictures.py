@@ -69,6 +69,9 @@ def unnoticed(what: str) -> None:
     """Where nobody asks what is noticed of a picture."""
 
 
+UNKNOWN_KIND = "no picture of a known kind, whatever its name says"
+
+
 class UnreadablePictureError(PrivateDataError):
     """A picture that is missing, damaged or of an unknown kind; it can be left out.
 
@@ -189,9 +192,14 @@ def check_bytes(count: int, name: str) -> None:
 
 @contextmanager
 def _careful(path: Path) -> Iterator[None]:
-    with _plainly(str(path)):
-        check_plain_file(path)
-        yield
+    try:
+        with _plainly(str(path)):
+            check_plain_file(path)
+            yield
+    except UnreadablePictureError as error:
+        if error.why != UNKNOWN_KIND:
+            raise
+        raise UnreadablePictureError(str(error), in_place_of(path) or error.why) from error
 
 
 @contextmanager
@@ -208,7 +216,7 @@ def _plainly(name: str) -> Iterator[None]:
     except UnidentifiedImageError as error:
         raise UnreadablePictureError(
             f"{name}: no readable picture ({error})",
-            in_place_of(Path(name)) or "no picture of a known kind, whatever its name says",
+            UNKNOWN_KIND,
         ) from error
     except PermissionError as error:
         raise UnreadablePictureError(

@@ -30,8 +30,8 @@ from fedlens.simulations.run_artifacts import (
     class_numbers,
     labelled_samples,
     labelled_set,
-    names_in_project,
     run_id_of,
+    run_of_project,
 )
 from fedlens.simulations.students.people import (
     EPOCHS,
@@ -41,7 +41,7 @@ from fedlens.simulations.students.people import (
     people_student,
 )
 from fedlens.simulations.students.students import StudentResult
-from fedlens.store import Store, StoredLabel, StoredProject, StoreError
+from fedlens.store import RunRecord, Store, StoredLabel, StoredProject, StoreError
 
 if TYPE_CHECKING:
     from fedlens.api.runs import Run
@@ -133,8 +133,8 @@ def label_curve(
         return _people_curve(config, directory, given, epochs, shares, progress)
     dataset, _ = simulated_federation(config.data, config.seed)
     number = found[0].project_id
-    names = names_in_project(store, number)
-    _check_names(store.labels(number), names, dataset.classes, project)
+    run = run_of_project(store, number)
+    _check_names(store.labels(number), run, dataset.classes, project)
     if int(labels.max()) >= dataset.classes:
         raise StoreError(f"project {project!r} has more class labels than the data has classes")
     if config.privatizer.active and found[0].run_id != run_id_of(directory):
@@ -302,16 +302,13 @@ def _taught(
     )
 
 
-def _check_names(
-    labels: Sequence[StoredLabel], names: Sequence[str], classes: int, project: str
-) -> None:
+def _check_names(labels: Sequence[StoredLabel], run: RunRecord, classes: int, project: str) -> None:
     """Refuse fewer class labels than classes whose names do not say which classes they are."""
-    numbers = class_numbers(labels, names)
+    numbers = class_numbers(labels, run)
     said = [label.name for label in labels if label.label_id in numbers]
-    told = said == [f"class {number}" for number in numbers.values()] or set(said) <= set(names)
-    if len(numbers) < classes and not told:
+    if len(numbers) < classes and any(run.class_of_name(name) is None for name in said):
         raise StoreError(
             f"project {project!r} has {len(numbers)} class labels and the data {classes} classes: "
-            "name each label as the run names its class, or 'class N', N from 0, for students to "
+            "name each label as the run calls its class, or 'class N', N from 0, for students to "
             "know which it is"
         )

@@ -155,10 +155,10 @@ def probe(
     price = probe_price(subject, probe, epsilon=epsilon, delta=delta, model=model)
     base = _config_of(subject, delta)
     config = probe_config(base, probe, price.noise_multiplier, _model(subject, probe, model))
-    if price.waits and not price.refusal:
-        _put_before_officer(config, subject)
-    if reason := price.refusal or price.waits:
-        raise OutOfBudget(reason)
+    if price.refusal:
+        raise OutOfBudget(price.refusal)
+    if price.waits:
+        raise OutOfBudget(_put_before_officer(config, subject) or price.waits)
     where = _beside(subject) if out is None else Path(out)
     directory, _ = prepare(config, "probe", out=where)
     asked = SimulationSettings(store=store, transport=transport, student=False)
@@ -197,15 +197,17 @@ def _question_in(config: Config) -> str:
     return question_of(ASKING, config.tasks[ASKING])
 
 
-def _put_before_officer(config: Config, subject: Run | Config | Path | str) -> None:
+def _put_before_officer(config: Config, subject: Run | Config | Path | str) -> str | None:
+    """Have an officer asked; why the probe waits, or why it was not even put there."""
     from fedlens.accountant.ledger.spending import PROBE
     from fedlens.server.config.schedule import task_at
     from fedlens.server.ledger.population import joined
 
     population, event = joined(config), task_at(config, 1).event
     run = _run_of(subject).id if isinstance(subject, (Run, Path, str)) else ""
-    if population is not None:
-        population.ask_officer(event, PROBE, config.data.slice, _question_in(config), run=run)
+    if population is None:
+        return None
+    return population.ask_officer(event, PROBE, config.data.slice, _question_in(config), run=run)
 
 
 def _answer(made: Run, price: ProbePrice) -> ProbeAnswer:

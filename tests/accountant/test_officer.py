@@ -135,6 +135,9 @@ def test_no_more_wait_than_an_officer_can_look_through(ward, monkeypatch):
     assert (ward.folder / RULES).stat().st_size == size
     ward.decide(waiting[0], approved=False, by="otto")
     assert "it waits" in ward.ask_officer(probe_event(9.0), PROBE)
+    ward.set_officer_rule(event_alone(probe_event(2.0)), 1.0, by="otto")
+    assert ward.waiting() == []  # none of those needs an officer any more, so none is in the way
+    assert "it waits" in ward.ask_officer(probe_event(1.0), PROBE)
 
 
 def event_alone(event):

@@ -18,7 +18,7 @@ from fedlens.dashboard.summary import charts, overlay
 from fedlens.dashboard.summary import charts as percentiles
 from fedlens.dashboard.summary.privacy import epsilon_text, figures
 from fedlens.dashboard.views.run import about
-from fedlens.store import RoundRecord, SampleFilter, Store, StoredSample, StoreError
+from fedlens.store import RoundRecord, RunRecord, SampleFilter, Store, StoredSample, StoreError
 
 
 def pixels_of(png: bytes) -> np.ndarray:
@@ -43,18 +43,35 @@ def test_enlarging_repeats_pixels_and_invents_none() -> None:
     assert all(large[y, x] == small[y // 5, x // 5] for y in range(15) for x in range(20))
 
 
-def test_default_labels_give_digits_their_own_key() -> None:
-    labels = default_labels(range(10))
+@pytest.fixture
+def run(store_at: tuple[str, Store]) -> RunRecord:
+    populated.add_run(store_at[1])
+    return store_at[1].run("run-1")
+
+
+def test_default_labels_give_digits_their_own_key(run: RunRecord) -> None:
+    labels = default_labels(range(10), run)
     assert [label.key for label in labels] == [*"0123456789", "q", "x"]
     assert [label.kind for label in labels][-2:] == ["unknown", "artefact"]
 
 
-def test_default_labels_are_called_as_the_classes_are() -> None:
-    labels = default_labels([0, 2, 3], ["cat", "dog", "artefact", "owl"])
+@pytest.mark.parametrize("classes", [2, 10, 26, 47, 100])
+def test_default_labels_can_always_be_used(classes: int, run: RunRecord) -> None:
+    labels = default_labels(range(classes), run)
+    rows = [{"key": x.key, "name": x.name, "kind": x.kind} for x in labels]
+    assert read_labels(rows) == tuple(labels)
+
+
+def test_default_labels_are_called_as_the_classes_are(run: RunRecord) -> None:
+    named = replace(run, class_names=("cat", "dog", "artefact", "owl"))
+    labels = default_labels([0, 2, 3], named)
     assert [(label.key, label.name) for label in labels[:3]] == [
         ("0", "cat"), ("2", "class 2"), ("3", "owl")
     ]  # fmt: skip
-    assert labels[3:] == default_labels([])
+    assert labels[3:] == default_labels([], run)
+    odd = replace(run, class_names=("class 1", "class 2", "artefact", "a\nb", "x" * 65))
+    names = [label.name for label in default_labels(range(5), odd)]
+    assert names == ["class 1", "class 2", "class 3", "class 4", "unknown class", "artefact"]
 
 
 def test_a_class_without_a_name_is_called_by_its_number(store_at: tuple[str, Store]) -> None:
@@ -62,13 +79,6 @@ def test_a_class_without_a_name_is_called_by_its_number(store_at: tuple[str, Sto
     populated.add_run(store, class_names=("cat",))
     run = store.run("run-1")
     assert [run.name_of_class(one) for one in (0, 1)] == ["cat", "class 1"]
-
-
-@pytest.mark.parametrize("classes", [2, 10, 26, 47, 100])
-def test_default_labels_can_always_be_used(classes: int) -> None:
-    labels = default_labels(range(classes))
-    rows = [{"key": x.key, "name": x.name, "kind": x.kind} for x in labels]
-    assert read_labels(rows) == tuple(labels)
 
 
 @pytest.mark.parametrize(
@@ -93,9 +103,9 @@ def test_labels_that_cannot_be_used_are_refused(
         read_labels(rows)
 
 
-def test_keys_are_read_in_either_case() -> None:
+def test_keys_are_read_in_either_case(run: RunRecord) -> None:
     assert read_labels([{"key": "A", "name": "a", "kind": None}])[0].key == "a"
-    assert not RESERVED.keys() & {label.key for label in default_labels(range(40))}
+    assert not RESERVED.keys() & {label.key for label in default_labels(range(40), run)}
 
 
 def test_both_accountants_are_drawn_and_never_on_one_axis() -> None:

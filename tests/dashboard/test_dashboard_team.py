@@ -124,17 +124,20 @@ def test_results_count_labels_by_requested_class(
     text = words(app)
     assert "Samples answered 5" in text
     assert "Artefacts 25.0%" in text  # 1 of 4 that have a label
-    table = class_table(store.label_table(project), store.labels(project))
+    run = store.run("run-1")
+    table = class_table(store.label_table(project), store.labels(project), run)
     assert table.counts[table.rows.index("1")][table.names.index("class 1")] == 1
     assert table.counts[table.rows.index("3")][table.names.index("no label")] == 1
     assert table.expected[table.rows.index("3")] == 3
-    called = [f"kind {one}" for one in range(10)]
-    renamed = [
-        replace(one, name=one.name.replace("class", "kind")) for one in store.labels(project)
-    ]
-    other = class_table(store.label_table(project), renamed, called)
-    assert other.rows == called[: len(other.rows)]
-    assert other.expected[1] == other.names.index("kind 1")
+    labels = store.labels(project)
+    kinds = replace(run, class_names=tuple(f"kind {one}" for one in range(10)))
+    renamed = [replace(one, name=one.name.replace("class", "kind")) for one in labels]
+    for said in (labels, renamed):  # both stand for the classes
+        other = class_table(store.label_table(project), said, kinds)
+        assert other.rows == list(kinds.class_names[: len(other.rows)])
+        assert other.expected == table.expected
+    odd = replace(run, class_names=("artefact",))
+    assert class_table(store.label_table(project), labels, odd).expected[0] == 0
     cell = f"{table.rows.index('3')}-{table.names.index('no label')}"
     named = words(open_page("results", project=str(project), cell=cell))
     assert "1 samples of class 3 that count as no label" in named

@@ -66,7 +66,7 @@ def test_results_of_unlabelled_samples_need_no_classes(
     app = open_page("results")
     assert not app.exception
     assert title_of(unlabelled.label_table(project)) == "Labels of unlabelled samples"
-    table = class_table(unlabelled.label_table(project), labels)
+    table = class_table(unlabelled.label_table(project), labels, unlabelled.run("run-1"))
     assert table.rows == ["unlabelled"]
     assert table.counts[0][table.names.index("ring")] == 2
 

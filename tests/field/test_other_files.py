@@ -38,6 +38,7 @@ def packed(path: Path, between: str = "/") -> None:
                 file = io.BytesIO()
                 Image.fromarray(DRAWN[label]).save(file, "PNG")
                 out.writestr(between.join(("set", label, f"u{user}", "0.png")), file.getvalue())
+        out.writestr("set/notes/read.txt", "what it is")
 
 
 @pytest.mark.parametrize("make", [archive, packed, lambda path: packed(path, "\\")])
@@ -48,11 +49,39 @@ def test_a_folder_with_one_data_set_and_remarks_is_that_set(place, make):
     assert node(place).meets("cat 3, dog 3 of 3") == ""
 
 
-def test_an_archive_of_a_windows_machine_leads_nowhere_else(place):
+def test_an_archive_of_a_windows_machine_leads_nowhere_else(place, monkeypatch):
+    unpacked = place / "some" / "where" / "deep" / "down"
+    unpacked.mkdir(parents=True)
+    monkeypatch.setattr("tempfile.tempdir", str(unpacked))
     with zipfile.ZipFile(place / "data" / "set.zip", "w") as out:
         out.writestr("cat\\..\\..\\..\\out.png", b"no")
     assert node(place).meets("refused | outside itself") == ""
     assert not list(place.rglob("out.png"))
+
+
+def test_what_is_named_like_a_remark_is_a_data_set_all_the_same(place):
+    archive(place / "data" / "license-plates.npz")
+    assert node(place).meets("cat 3, dog 3 of 3") == ""
+    archive(place / "data" / "other.npz")
+    assert node(place).meets("refused | has license-plates.npz, other.npz, each a data set") == ""
+
+
+def test_a_data_set_in_a_folder_of_a_folder_is_reached(place):
+    (place / "data" / "outer" / "inner").mkdir(parents=True)
+    archive(place / "data" / "outer" / "inner" / "set.npz")
+    (place / "data" / "outer" / "README").write_text("what it is")
+    assert node(place).meets("cat 3, dog 3 of 3") == ""
+
+
+def test_the_only_file_of_an_archive_may_have_any_ending(place):
+    archive(place / "set.npz")
+    with zipfile.ZipFile(place / "data" / "set.zip", "w") as out:
+        out.write(place / "set.npz", "license-plates.npz")
+    assert node(place).meets("cat 3, dog 3 of 3") == ""
+    with zipfile.ZipFile(place / "one.zip", "w") as out:
+        out.write(place / "set.npz", "data.bin")
+    named = Case("own", "one.zip --format archive", "", "", "", "", "", "")
+    assert at_node(named, place, place / "other").meets("cat 3, dog 3 of 3") == ""
 
 
 @pytest.mark.parametrize(
@@ -78,7 +107,7 @@ def test_a_file_that_waits_in_a_cloud_is_missed(place):
     tree(place / "data")
     (place / "data" / "dog" / "subj-1" / ".9.png.icloud").write_bytes(b"bplist00")
     (place / "data" / "dog" / "subj-1" / ".hidden").write_bytes(b"")
-    said = "cat 6, dog 6 of 3 | left out, .icloud | download it: 1: dog/subj-1/.9.png.icloud"
+    said = "cat 6, dog 6 of 3 | left out, a file that waits in a cloud | subj-1/.9.png.icloud"
     assert node(place).meets(said) == ""
 
 
@@ -100,6 +129,8 @@ def test_files_that_are_not_read_are_named_in_a_folder_too(place, names, said):
 
 def test_of_several_data_sets_in_a_folder_one_is_asked_for(place):
     archive(place / "data" / "north.npz")
+    (place / "data" / "notes.txt").write_text("more of it")
+    assert node(place).meets("refused | has north.npz beside other files; name one") == ""
     archive(place / "data" / "south.npz")
     assert node(place).meets("refused | has north.npz, south.npz, each a data set of its own") == ""
 

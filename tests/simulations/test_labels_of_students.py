@@ -109,9 +109,26 @@ def test_a_reviewer_s_decision_is_what_a_student_learns(store: Store) -> None:
 def test_a_label_with_the_name_of_a_class_is_that_class(store: Store) -> None:
     with store._writing() as session:
         session.execute(update(RunTable).values(class_names=["cat", "dog", "owl"]))
-    project = project_of(store, "owl", "cat")
-    say(store, project, "ann", "owl", "cat")
-    assert taught(store, project) == [(0, 2), (60, 0)]
+    project = project_of(store, "owl", "class 1", "cat")
+    say(store, project, "ann", "owl", "cat", "class 1")
+    assert taught(store, project) == [(0, 2), (60, 0), (120, 1)]
+
+
+def test_a_name_of_no_class_is_refused_where_positions_are_none(store: Store) -> None:
+    with store._writing() as session:
+        session.execute(update(RunTable).values(class_names=["cat", "dog", "owl"]))
+    moved = project_of(store, "owl", "cat", "dgo")
+    say(store, moved, "ann", "owl")
+    with pytest.raises(StoreError, match=r"which class is the label 'dgo'.*'owl' is one by its"):
+        taught(store, moved)
+
+
+def test_a_name_of_no_class_stands_for_its_position_beside_names_that_do(store: Store) -> None:
+    with store._writing() as session:
+        session.execute(update(RunTable).values(class_names=["cat", "dog", "owl"]))
+    project = project_of(store, "cat", "dgo", "owl")
+    say(store, project, "ann", "dgo", "owl")
+    assert taught(store, project) == [(0, 1), (60, 2)]
 
 
 def test_a_label_named_after_a_class_is_that_class(store: Store) -> None:
