@@ -133,9 +133,7 @@ class AnnotatorReader:
 
     def features(self, images: Tensor) -> Tensor:
         """Framed features, [n, components + 1]."""
-        with torch.autocast(images.device.type, enabled=False):
-            found = self._annotator.features(images)  # small products: to convert takes longer
-        return self._annotator.framed(found)
+        return self._annotator.rows(images)
 
     def rows(self, features: Tensor) -> Tensor:
         """The same."""
