@@ -67,15 +67,19 @@ def classes_of(inquiry: Inquiry, place: int) -> Where:
 
     None of data without labels.
 
+    It is looked at by all of the reference's users, which the library's changes of images are not.
     Each class's own share is estimated. Where they differ by more than chance, the fault is taken
     to be in the classes whose share is well above zero, or may be as large as in those.
     """
     one, count = inquiry.hypotheses[place], inquiry.classes
-    everywhere = Where(place, classes_about(one, count))
-    if one.fault.kind == "label" or one.fault.takes != "any" or count < 2:
+    if one.fault.kind == "label":
+        return Where(place, classes_about(one, count))
+    everywhere = Where(len(inquiry.hypotheses), classes_about(one, count))
+    if one.fault.takes != "any" or count < 2:
+        inquiry.add([one])
         return everywhere
-    first = len(inquiry.hypotheses)
-    inquiry.add([one.of_class(number) for number in range(count)])
+    first = everywhere.place + 1
+    inquiry.add([one, *(one.of_class(number) for number in range(count))])
     model = inquiry.model()
     own = joint_shares(model, range(first, first + count))
     weights = 1 / own.errors**2
@@ -284,7 +288,7 @@ def _taken(inquiry: Inquiry) -> list[Taken]:
         found = strongest(inquiry.model(), groups, chosen, inquiry.named)
         if found is None:
             break
-        where = classes_of(inquiry, inquiry.sharpen(_refined(inquiry, found[0])))
+        where = classes_of(inquiry, _refined(inquiry, found[0]))
         taken.append(Taken(where.place, where.classes, found[1]))
     return taken
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +15,7 @@ from torch import Tensor
 from fedlens.diagnosis.cards.reader import commonest_records, copies_place
 from fedlens.diagnosis.evidence import Observed
 from fedlens.diagnosis.expected import Matrix, Means, ReferenceSums
-from fedlens.diagnosis.hypotheses import Hypothesis
+from fedlens.diagnosis.hypotheses import Hypothesis, by_images
 from fedlens.diagnosis.model import (
     CARD_TONE_DRIFT,
     CLASS_DRIFT,
@@ -30,7 +30,7 @@ from fedlens.diagnosis.model import (
 from fedlens.diagnosis.reference import LEAST_USERS, Reference
 from fedlens.diagnosis.stored_changes import StoredChanges
 from fedlens.diagnosis.surprises import UNNAMED, surprises
-from fedlens.diagnosis.threads import in_threads
+from fedlens.diagnosis.threads import each_in_threads, in_threads
 from fedlens.foundation.memory import give_back_memory
 
 LIBRARY = 600
@@ -108,7 +108,10 @@ class Inquiry:
         They are looked at by all of the reference's users.
         """
         self.hypotheses += hypotheses
-        self.geometry.add(in_threads(self.reference.means, hypotheses))
+        alike = by_images(hypotheses)
+        found = chain(*in_threads(self.reference.means_of, alike))
+        means = dict(zip(chain(*alike), found, strict=True))
+        self.geometry.add([means[one] for one in hypotheses])
 
     @property
     def others(self) -> list[int]:
@@ -118,11 +121,6 @@ class Inquiry:
             for place, one in enumerate(self.hypotheses)
             if one.fault.kind == "image" and (place < self.named or one.fault.name == UNNAMED)
         ]
-
-    def sharpen(self, place: int) -> int:
-        """The same hypothesis by all of the reference's users; its new place."""
-        self.add([self.hypotheses[place]])
-        return len(self.hypotheses) - 1
 
     def _library(
         self, hypotheses: Sequence[Hypothesis], base: Means, on_step: OnStep | None
@@ -163,23 +161,30 @@ class Inquiry:
         tell: Callable[[int], None] | None = None,
     ) -> list[Means]:
         """Means of all users under changes of images, by what these change in a few of them."""
-        own = few.sound_means()
+        own, both = few.sound_means(), np.stack([base.one, base.other])
         path = None if self._stored_at is None else self._stored_at / f"{name}.changes"
         stored = StoredChanges(path, "" if path is None else few.digest())
 
-        def moved(one: Hypothesis) -> Means:
-            images, chosen = few.images_under(one), one.variant.chosen
-            digest = hashlib.sha256(images.numpy().tobytes() + repr(chosen).encode()).hexdigest()
-            change = stored.find(digest)
-            if change is None:
-                found = few.means_of_images(images, chosen)
-                rows = np.stack([found.one - own.one, found.other - own.other])
-                change = stored.keep(digest, rows)
-            return Means(change[0] + base.one, change[1] + base.other)
+        def moved(alike: Sequence[Hypothesis]) -> list[Matrix]:
+            images, choices = few.images_under(alike[0]), [one.variant.chosen for one in alike]
+            content = images.numpy().tobytes()
+            names = [hashlib.sha256(content + repr(one).encode()).hexdigest() for one in choices]
+            known = {name: change for name in names if (change := stored.find(name)) is not None}
+            new = {name: one for name, one in zip(names, choices, strict=True) if name not in known}
+            found = few.means_of_images(images, list(new.values())) if new else []
+            for name, mean in zip(new, found, strict=True):
+                change = np.stack([mean.one - own.one, mean.other - own.other])
+                known[name] = stored.keep(name, change)
+            return [known[name] for name in names]
 
-        found = in_threads(moved, hypotheses, tell)
+        changes: dict[Hypothesis, Matrix] = {}
+        alike = by_images(hypotheses)
+        for some, found in zip(alike, each_in_threads(moved, alike), strict=True):
+            changes |= zip(some, found, strict=True)
+            if tell is not None:
+                tell(len(changes))
         stored.save()
-        return found
+        return [Means(*(changes[one] + both)) for one in hypotheses]
 
     def _drifts(
         self, hypotheses: Sequence[Hypothesis], middle: Matrix, moved: Sequence[Matrix]
