@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import median
 
 import numpy as np
-from scipy.stats import chi2
+from scipy.special import chdtrc
 
 from fedlens.diagnosis.agreement import agreement
 from fedlens.diagnosis.deviation import deviation_of
@@ -89,7 +89,7 @@ def classes_of(inquiry: Inquiry, place: int) -> Where:
     level = float(weights[sure] @ own.values[sure] / weights[sure].sum()) if sure.any() else 0.0
     open_ = own.values + SURE * own.errors > level  # too uncertain to be told from the sure ones
     shown = tuple(int(c) for c in np.flatnonzero(sure | open_))
-    if chi2.sf(uneven, count - 1) > UNEVEN or not sure.any() or len(shown) == count:
+    if chdtrc(count - 1, uneven) > UNEVEN or not sure.any() or len(shown) == count:
         return everywhere
     inquiry.add([Hypothesis(one.fault, replace(one.variant, chosen=shown))])
     return Where(len(inquiry.hypotheses) - 1, shown)

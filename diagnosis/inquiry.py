@@ -340,7 +340,8 @@ def fitting_records(observed: Observed, reference: Reference) -> int:
             return declared
         most = min(most, declared)
     tried = [records for records in RECORDS if records <= most] or [1]
-    return min(tried, key=lambda records: abs(_misfit(first, sums, records)))
+    misfits = in_threads(lambda records: abs(_misfit(first, sums, records)), tried)
+    return tried[int(np.argmin(misfits))]
 
 
 def _counted(observed: Observed, reference: Reference) -> int:

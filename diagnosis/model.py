@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from fedlens.diagnosis.expected import Matrix, Means
-from fedlens.diagnosis.threads import in_threads
+from fedlens.diagnosis.threads import each_in_threads, in_threads
 
 Vector = NDArray[np.float64]
 Square = NDArray[np.float64]
@@ -286,11 +286,12 @@ class Geometry:
 
     def _filters(self) -> _Still:
         """Each hypothesis through the filter by which it shows most over what disturbs it."""
-        tried = [self._by_ridge(ridge) for ridge in RIDGES]
-        signals = np.stack([self._signals(*filters) for filters in tried])
-        best = signals.argmax(0)
-        rows = np.arange(len(best))
-        one, other = (np.stack([pair[half] for pair in tried])[best, rows] for half in range(2))
+        self._known_axes()  # not once by each thread
+        shown = each_in_threads(self._by_ridge, RIDGES)
+        one, other, most = next(shown)
+        for more, others, signals in shown:
+            better = signals > most
+            one[better], other[better], most[better] = more[better], others[better], signals[better]
         return self._still_of(one, other)
 
     def _pairs(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -312,16 +313,18 @@ class Geometry:
             self._axes = _Axes((_Half(rows[0], *one), _Half(rows[1], *other)), along, values[kept])
         return self._axes
 
-    def _by_ridge(self, ridge: float) -> tuple[Square, Square]:
+    def _by_ridge(self, ridge: float) -> tuple[Square, Square, Vector]:
+        """Filters by either half, and the squared signal of each hypothesis over its variance."""
         even, odd = self._pairs()
-        one, other = self._known_axes().halves
-        return self._filter(even, one, ridge), self._filter(odd, other, ridge)
+        halves = self._known_axes().halves
+        one, other = (self._filter(r, h, ridge) for r, h in zip((even, odd), halves, strict=True))
+        return one, other, self._signals(one, other)
 
     def _signals(self, one: Square, other: Square) -> Vector:
         """The squared signal of each hypothesis in all users, over its variance."""
         gram, (even, odd) = self._gram, self._pairs()
         sizes = ((one * gram[odd]).sum(1) + (other * gram[even]).sum(1)) / 2
-        by_one, by_other = one @ gram, other @ gram
+        by_one, by_other = _product(one, gram), _product(other, gram)
         middle, drifts = one + other, by_one[:, self._drift_other] + by_other[:, self._drift_one]
         spread = (middle * (by_one + by_other)).sum(1) / 4 + np.square(drifts).sum(1) / 4
         for chances in (by_one[:, self._other], by_other[:, self._one]):
@@ -361,8 +364,8 @@ class Geometry:
         """Directions times the inverse covariance, as coefficients of all vectors, [h, vectors]."""
         found = np.zeros((len(rows), len(self._gram)))
         found[np.arange(len(rows)), rows] = 1
-        along = half.vectors.T @ self._gram[np.ix_(half.rows, rows)]
-        found[:, half.rows] = -(half.vectors @ (along / (ridge + half.values)[:, None])).T
+        along = _product(half.vectors.T, self._gram[np.ix_(half.rows, rows)])
+        found[:, half.rows] = -_product(half.vectors, along / (ridge + half.values)[:, None]).T
         return found
 
 
@@ -385,6 +388,11 @@ class _Axes:
     """Leading directions of both, as coefficients."""
     sizes: Vector
     """Of those."""
+
+
+def _product(one: Square, other: Square) -> Square:
+    """By one thread inside `one_thread_each`, whose number NumPy's own products do not heed."""
+    return (torch.from_numpy(one) @ torch.from_numpy(other)).numpy()
 
 
 def _taken_apart(products: Square) -> tuple[Vector, Square]:
