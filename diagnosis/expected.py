@@ -285,12 +285,7 @@ class ReferenceSums:
             f"{code_sha256(CODE)} {torch.__version__} {self._precision}".encode()
         )
         for one in self._evidence:
-            for each in one.rounds:
-                asked = each.request
-                said = [asked.kind, dict(asked.settings), asked.mechanism.clipping_norm, each.shape]
-                found.update(repr([*said, self.classes, one.deviation]).encode())
-                for name in sorted(asked.weights):
-                    found.update(name.encode() + asked.weights[name].tobytes())
+            found.update(f"{self.classes} {one.digest}".encode())
         for part in (self._images, self._labels, self._places):
             found.update(repr(tuple(part.shape)).encode() + part.numpy().tobytes())
         return found.hexdigest()
