@@ -154,7 +154,7 @@ def diagnose(
         said = first_look(observed, reference, records, tried) if on_look else ""
         if on_look is not None and said:
             on_look(said)
-        give_back_memory()
+        give_back_memory(cycles=False)
         begin("fits")
         inquiry = Inquiry(observed, reference, records, tried, on_step, stored_at=stored_at)
         return concluded(inquiry, reference, begin)

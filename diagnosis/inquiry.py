@@ -33,10 +33,12 @@ from fedlens.diagnosis.surprises import UNNAMED, surprises
 from fedlens.diagnosis.threads import each_in_threads, in_threads
 from fedlens.foundation.memory import give_back_memory
 
-LIBRARY = 600
+LIBRARY = 400
 """Images by which it is learnt what each fault of images changes, before it is known which of them
 are needed: these are then computed by all."""
-SURPRISED = 240
+SIZED = 1000
+"""Images by which it is told how many records a user holds."""
+SURPRISED = 160
 """Images by which it is learnt what changes that are in no library change."""
 FEWEST = 20
 """Users whom these images make at least."""
@@ -97,7 +99,7 @@ class Inquiry:
         self.geometry = Geometry(base, Disturbance(first, second, *drifts))
         del drifts, first, second
         self.geometry.add(means)
-        give_back_memory()
+        give_back_memory(cycles=False)
         self.named = len(hypotheses)
         if surprised:
             self.geometry.add(self._surprises(base))
@@ -333,8 +335,9 @@ def fitting_records(observed: Observed, reference: Reference) -> int:
     first = Observed((sized[0],), observed.users)
     declared = observed.first.request.records_per_user
     reference.dealt(max(1, declared))  # refuses a reference that is too small
-    sums = ReferenceSums(first.evidence, reference, 1)
-    most = min(max(RECORDS), len(reference.labels) // LEAST_USERS)
+    few = reference.first(max(SIZED, LEAST_USERS * max(declared, *RECORDS)))
+    sums = ReferenceSums(first.evidence, few, 1)
+    most = min(max(RECORDS), len(few.labels) // LEAST_USERS)
     if declared:
         if abs(_misfit(first, sums, declared)) < FITTING:
             return declared

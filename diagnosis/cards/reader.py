@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -71,9 +72,14 @@ class CardReader:
 def _sums(images: Tensor) -> Tensor:
     """Whole numbers [n, PIECES] below `PIECE`, equal of equal pictures and hardly of others."""
     pixels = as_bytes(images).flatten(1).double()
+    return (pixels @ _weights(pixels.shape[1])).remainder(4093).float()
+
+
+@lru_cache(maxsize=8)
+def _weights(pixels: int) -> Tensor:
+    """Whole numbers as doubles, which hold sums of so many bytes times them exactly."""
     source = torch.Generator().manual_seed(_SEED)
-    weights = torch.randint(1, PIECE, (pixels.shape[1], PIECES), generator=source)
-    return (pixels @ weights.double()).remainder(4093).float()  # doubles hold such sums exactly
+    return torch.randint(1, PIECE, (pixels, PIECES), generator=source).double()
 
 
 def card_places(shape: ImageShape, classes: int) -> Tensor:
