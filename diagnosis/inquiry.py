@@ -99,7 +99,6 @@ class Inquiry:
         self.geometry = Geometry(base, Disturbance(first, second, *drifts))
         del drifts, first, second
         self.geometry.add(means)
-        give_back_memory(cycles=False)
         self.named = len(hypotheses)
         if surprised:
             self.geometry.add(self._surprises(base))
@@ -167,7 +166,7 @@ class Inquiry:
         path = None if self._stored_at is None else self._stored_at / f"{name}.changes"
         stored = StoredChanges(path, "" if path is None else few.digest())
 
-        def moved(alike: Sequence[Hypothesis]) -> list[Matrix]:
+        def moved(alike: Sequence[Hypothesis]) -> list[Means]:
             images, choices = few.images_under(alike[0]), [one.variant.chosen for one in alike]
             content = images.numpy().tobytes()
             names = [hashlib.sha256(content + repr(one).encode()).hexdigest() for one in choices]
@@ -177,16 +176,17 @@ class Inquiry:
             for name, mean in zip(new, found, strict=True):
                 change = np.stack([mean.one - own.one, mean.other - own.other])
                 known[name] = stored.keep(name, change)
-            return [known[name] for name in names]
+            return [Means(*(known[name] + both)) for name in names]
 
-        changes: dict[Hypothesis, Matrix] = {}
+        means: dict[Hypothesis, Means] = {}
         alike = by_images(hypotheses)
         for some, found in zip(alike, each_in_threads(moved, alike), strict=True):
-            changes |= zip(some, found, strict=True)
+            means |= zip(some, found, strict=True)
             if tell is not None:
-                tell(len(changes))
+                tell(len(means))
         stored.save()
-        return [Means(*(changes[one] + both)) for one in hypotheses]
+        give_back_memory(cycles=False)
+        return [means[one] for one in hypotheses]
 
     def _drifts(
         self, hypotheses: Sequence[Hypothesis], middle: Matrix, moved: Sequence[Matrix]

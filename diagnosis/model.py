@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from fedlens.diagnosis.expected import Matrix, Means
 from fedlens.diagnosis.threads import each_in_threads, in_threads
+from fedlens.foundation.memory import give_back_memory
 
 Vector = NDArray[np.float64]
 Square = NDArray[np.float64]
@@ -46,7 +47,7 @@ less noise there is, the more a filter would trust directions in which the few r
 not happen to differ. For each hypothesis the best of them by the other half is taken: what changes
 how much users contribute, as copies of one record do, lies where the users differ least."""
 TOGETHER = 32
-"""Hypotheses whose products are computed together."""
+"""Hypotheses, or rows of another kind, whose products are computed together."""
 DIRECTIONS = 60
 """Leading directions in which users differ, where what is unexplained is looked for."""
 
@@ -155,6 +156,7 @@ class Geometry:
             self._vectors.append(block)
         if len(self._vectors) > known:
             self._extend(known)
+        give_back_memory(cycles=False)
 
     def _extend(self, known: int) -> None:
         ends = self._ends()
@@ -237,7 +239,11 @@ class Geometry:
         own = np.stack([self._pair(place) for place in places])
 
         def told(filters: Matrix, shown: Matrix) -> Square:
-            sums = [np.add.reduceat(row * shown, starts, axis=-1).T for row in filters]
+            some = [shown[first : first + TOGETHER] for first in range(0, len(shown), TOGETHER)]
+            sums = [
+                np.concatenate([np.add.reduceat(row * part, starts, axis=-1) for part in some]).T
+                for row in filters
+            ]
             return np.concatenate(sums).astype(float)
 
         drift = (told(by_one, drifts_other) + told(by_other, drifts_one)) / 2
@@ -292,6 +298,8 @@ class Geometry:
         for more, others, signals in shown:
             better = signals > most
             one[better], other[better], most[better] = more[better], others[better], signals[better]
+            del more, others
+        give_back_memory(cycles=False)
         return self._still_of(one, other)
 
     def _pairs(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

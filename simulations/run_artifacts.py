@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -204,18 +203,6 @@ def run_id_of(directory: RunDirectory) -> str:
         how = directory.resume_words()
         raise RunDirectoryError(f"{directory.path} has no ledger yet: {how} goes on with it")
     return str(Ledger.open(directory.ledger).header["run_id"])
-
-
-def store_url_of(directory: RunDirectory, named: str = "") -> str:
-    """The store of a run: the one named, the environment's, the run's last, or its own.
-
-    A path is made absolute, so that other processes find the same file.
-    """
-    url = named or os.environ.get("FEDLENS_STORE", "") or directory.remembered_store()
-    if "://" not in url:
-        return f"sqlite:///{Path(url).absolute()}"
-    path = url.removeprefix("sqlite:///")
-    return f"sqlite:///{Path(path).absolute()}" if path != url else url
 
 
 def without_password(url: str) -> str:

@@ -181,7 +181,6 @@ def open_run(path: Path | str, *, store: str = "") -> Run:
         FedlensError: there is no run at ``path``.
     """
     from fedlens.server.run.directory import RunDirectory
-    from fedlens.simulations.run_artifacts import store_url_of
 
     directory = RunDirectory.open(Path(path))
-    return Run(directory.path, store_url_of(directory, store))
+    return Run(directory.path, directory.store_url(store))
