@@ -52,9 +52,7 @@ class Run:
         Raises:
             FedlensError: it has spent nothing yet.
         """
-        from fedlens.simulations.run_artifacts import run_id_of
-
-        return run_id_of(self.directory)
+        return self.directory.run_id
 
     @property
     def summary(self) -> Summary:

@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load_file, save
 
+from fedlens.accountant.ledger.ledger import Ledger
 from fedlens.client.contract import PREFIX
 from fedlens.foundation.dates import set_file_date, today
 from fedlens.foundation.errors import FedlensError
@@ -277,6 +278,19 @@ class RunDirectory:
         if _parsed(url).password == HIDDEN:
             raise RunDirectoryError(f"name the run's store with its password: --store {url}")
         return url
+
+    @property
+    def run_id(self) -> str:
+        """The id under which the run is in its store.
+
+        Raises:
+            RunDirectoryError: the run has spent nothing yet, so there is nothing to read.
+        """
+        if not self.ledger.exists():
+            raise RunDirectoryError(
+                f"{self.path} has no ledger yet: {self.resume_words()} goes on with it"
+            )
+        return str(Ledger.open(self.ledger).header["run_id"])
 
     def store_url(self, named: str = "") -> str:
         """The run's store: the one named, the environment's, the run's last, or its own.
