@@ -92,10 +92,8 @@ class Inquiry:
         (first, one), (second, other) = self._chance(0), self._chance(1)
         rows = (np.arange(len(first)) < one, np.arange(len(second)) < other)
         self._are_users = np.concatenate(rows)
-        drifts = [
-            self._drifts(hypotheses, middle, [getattr(mean, half) for mean in means])
-            for half, middle in (("one", base.one), ("other", base.other))
-        ]
+        halves = [(m.one for m in [base, *means]), (m.other for m in [base, *means])]
+        drifts = in_threads(lambda half: self._drifts(hypotheses, *half), halves)
         self.geometry = Geometry(base, Disturbance(first, second, *drifts))
         del drifts, first, second
         self.geometry.add(means)
@@ -188,9 +186,7 @@ class Inquiry:
         give_back_memory(cycles=False)
         return [means[one] for one in hypotheses]
 
-    def _drifts(
-        self, hypotheses: Sequence[Hypothesis], middle: Matrix, moved: Sequence[Matrix]
-    ) -> Matrix:
+    def _drifts(self, hypotheses: Sequence[Hypothesis], middle: Matrix, *moved: Matrix) -> Matrix:
         """All of them as one half of the reference shows them, [drifts, P].
 
         Args:
