@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import chi2
+from scipy.special import chdtrc
 
 from fedlens.diagnosis.inquiry import Inquiry
 from fedlens.diagnosis.model import Parts, Square, Vector
@@ -67,4 +67,4 @@ def _chance(rest: Vector, covariance: Square) -> float:
     values, vectors = np.linalg.eigh(covariance / np.outer(deviations, deviations))
     kept = values > DEGENERATE
     along = vectors[:, kept].T @ (rest / deviations)
-    return float(chi2.sf(np.sum(along**2 / values[kept]), max(1, int(kept.sum()))))
+    return float(chdtrc(max(1, int(kept.sum())), np.sum(along**2 / values[kept])))

@@ -19,7 +19,6 @@ from torch import Tensor
 from fedlens.diagnosis.inquiry import Inquiry
 from fedlens.diagnosis.model import LinearModel
 from fedlens.models.shapes import as_pixels
-from fedlens.store.pngs import encode
 
 RARE = 0.1
 """Standard deviation of the share of users that each change is taken to have beforehand."""
@@ -116,4 +115,6 @@ def _coloured(change: Tensor) -> Tensor:
 
 
 def _png(image: Tensor) -> str:
+    from fedlens.store.pngs import encode  # few diagnoses show any, and a store takes long to load
+
     return base64.b64encode(encode(as_pixels(image))).decode("ascii")

@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import median
 
 import numpy as np
-from scipy.stats import chi2
+from scipy.special import chdtrc
 
 from fedlens.diagnosis.agreement import agreement
 from fedlens.diagnosis.deviation import deviation_of
@@ -67,15 +67,19 @@ def classes_of(inquiry: Inquiry, place: int) -> Where:
 
     None of data without labels.
 
+    It is looked at by all of the reference's users, which the library's changes of images are not.
     Each class's own share is estimated. Where they differ by more than chance, the fault is taken
     to be in the classes whose share is well above zero, or may be as large as in those.
     """
     one, count = inquiry.hypotheses[place], inquiry.classes
-    everywhere = Where(place, classes_about(one, count))
-    if one.fault.kind == "label" or one.fault.takes != "any" or count < 2:
+    if one.fault.kind == "label":
+        return Where(place, classes_about(one, count))
+    everywhere = Where(len(inquiry.hypotheses), classes_about(one, count))
+    if one.fault.takes != "any" or count < 2:
+        inquiry.add([one])
         return everywhere
-    first = len(inquiry.hypotheses)
-    inquiry.add([one.of_class(number) for number in range(count)])
+    first = everywhere.place + 1
+    inquiry.add([one, *(one.of_class(number) for number in range(count))])
     model = inquiry.model()
     own = joint_shares(model, range(first, first + count))
     weights = 1 / own.errors**2
@@ -85,7 +89,7 @@ def classes_of(inquiry: Inquiry, place: int) -> Where:
     level = float(weights[sure] @ own.values[sure] / weights[sure].sum()) if sure.any() else 0.0
     open_ = own.values + SURE * own.errors > level  # too uncertain to be told from the sure ones
     shown = tuple(int(c) for c in np.flatnonzero(sure | open_))
-    if chi2.sf(uneven, count - 1) > UNEVEN or not sure.any() or len(shown) == count:
+    if chdtrc(count - 1, uneven) > UNEVEN or not sure.any() or len(shown) == count:
         return everywhere
     inquiry.add([Hypothesis(one.fault, replace(one.variant, chosen=shown))])
     return Where(len(inquiry.hypotheses) - 1, shown)
@@ -150,7 +154,7 @@ def diagnose(
         said = first_look(observed, reference, records, tried) if on_look else ""
         if on_look is not None and said:
             on_look(said)
-        give_back_memory()
+        give_back_memory(cycles=False)
         begin("fits")
         inquiry = Inquiry(observed, reference, records, tried, on_step, stored_at=stored_at)
         return concluded(inquiry, reference, begin)
@@ -284,7 +288,7 @@ def _taken(inquiry: Inquiry) -> list[Taken]:
         found = strongest(inquiry.model(), groups, chosen, inquiry.named)
         if found is None:
             break
-        where = classes_of(inquiry, inquiry.sharpen(_refined(inquiry, found[0])))
+        where = classes_of(inquiry, _refined(inquiry, found[0]))
         taken.append(Taken(where.place, where.classes, found[1]))
     return taken
 

@@ -7,8 +7,10 @@ the public state that each was asked with, its noise is independent of all that 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,6 +53,19 @@ class Evidence:
         total = np.sum([one.release for one in self.rounds], axis=0)[compared(self.first)]
         found: Matrix = (total / self.deviation).astype(np.float32)
         return found
+
+    @cached_property
+    def digest(self) -> str:
+        """Of all that was asked, and the noise: not of what was answered."""
+        found = hashlib.sha256(repr(self.deviation).encode())
+        for each in self.rounds:
+            asked = each.request
+            said = [asked.kind, dict(asked.settings), asked.mechanism.clipping_norm, each.shape]
+            found.update(repr(said).encode())
+            for name in sorted(asked.weights):
+                found.update(name.encode())
+                found.update(np.ascontiguousarray(asked.weights[name]).data)
+        return found.hexdigest()
 
 
 @dataclass(frozen=True)

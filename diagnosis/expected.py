@@ -6,10 +6,11 @@ a fault, its expectation is (1 - p) x the mean of sound users + p x the mean of 
 
 from __future__ import annotations
 
+import functools
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -18,16 +19,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedlens.diagnosis.evidence import Evidence
-from fedlens.diagnosis.held import AT_ONCE, Held, Named
+from fedlens.diagnosis.held import AT_ONCE, HALVES, Held, named, slices
 from fedlens.diagnosis.hypotheses import Hypothesis
 from fedlens.diagnosis.readers import READERS, TaskReader, compared
 from fedlens.diagnosis.reference import Reference
-from fedlens.diagnosis.threads import in_threads
+from fedlens.diagnosis.threads import each_in_threads, in_threads
 from fedlens.foundation.code_digest import code_sha256
 from fedlens.models.faults.protocol import FaultSetting, Variant
 from fedlens.models.precision import chosen as precision
 from fedlens.models.precision import multiplying_in
-from fedlens.models.shapes import one_hot
 
 Matrix = NDArray[np.float32]
 Rows = tuple[Tensor, ...]
@@ -60,7 +60,8 @@ class Means:
 class ReferenceSums:
     """Reference users' clipped updates in all tasks, sound and under any fault.
 
-    Rows of images are made once; how records are dealt out, named or left out costs no new ones.
+    Rows of sound images are made once; how records are dealt out, named or left out costs no new
+    ones. Those of images under a fault are made for a few users at a time and not kept.
     """
 
     def __init__(self, evidence: Sequence[Evidence], reference: Reference, records: int) -> None:
@@ -145,45 +146,85 @@ class ReferenceSums:
     def under(self, hypothesis: Hypothesis) -> Matrix:
         """The same where every user has a fault."""
         if hypothesis.fault.kind == "label":
-            return self.sums(self._sound, self._relabelled(hypothesis))[: len(self)]
-        images, chosen = self.images_under(hypothesis), hypothesis.variant.chosen
-        return self.sums(self._rows_with(images, chosen), self.held)
+            own = self._relabelled(hypothesis)
+            return self.sums(self._sound, replace(own, places=self._places.gather(1, own.places)))
+        moved = self._rows(self.images_under(hypothesis))
+        rows = tuple(torch.cat(pair) for pair in zip(self._sound, moved, strict=True))
+        faulty = self._moved(hypothesis.variant.chosen).places >= self.records
+        return self.sums(rows, replace(self.held, places=self._places + faulty * len(moved[0])))
 
     def means(self, hypothesis: Hypothesis) -> Means:
         """The halves' means under a fault."""
-        if hypothesis.fault.kind == "label":
-            return self.means_of_labels([hypothesis])[0]
-        return self.means_of_images(self.images_under(hypothesis), hypothesis.variant.chosen)
+        return self.means_of([hypothesis])[0]
+
+    def means_of(self, alike: Sequence[Hypothesis]) -> list[Means]:
+        """The same under each of some faults that do the same to images (`by_images`)."""
+        if alike[0].fault.kind == "label":
+            return self.means_of_labels(alike)
+        chosen = [one.variant.chosen for one in alike]
+        return self.means_of_images(self.images_under(alike[0]), chosen)
 
     def sound_means(self) -> Means:
         """The same of sound users."""
-        return self._halves(self._sound, [self.held])[0]
+        return self._halves(self._sound_rows, [self._own])[0]
 
     def means_of_labels(self, hypotheses: Sequence[Hypothesis]) -> list[Means]:
         """The same under each of some faults of labels, which share all that images decide."""
 
         def some(first: int) -> list[Means]:
             ways = [self._relabelled(one) for one in hypotheses[first : first + WAYS]]
-            return self._halves(self._sound, ways)
+            return self._halves(self._sound_rows, ways)
 
         return [one for found in in_threads(some, range(0, len(hypotheses), WAYS)) for one in found]
 
-    @torch.no_grad()
-    def _halves(self, rows: Rows, ways: Sequence[Held]) -> list[Means]:
-        named = Named(self._places, torch.stack([self._weights(one) for one in ways]), ways)
-        parts = [
-            reader.halves(own, named)[:, :, places] / noise
-            for reader, own, noise, places in zip(
-                self._readers, rows, self._noise, self._compared, strict=True
-            )
-        ]
-        return [Means(*way.numpy()) for way in torch.cat(parts, 2)]
+    def means_of_images(
+        self, images: Tensor, choices: Sequence[tuple[int, ...]] = ((),)
+    ) -> list[Means]:
+        """The halves' means with images in the place of some classes'; of all where none is named.
 
-    def _weights(self, held: Held) -> Tensor:
-        """What users' own records count for under each name, [users, classes, records]."""
-        own = self._places[:, None, :] == held.places[:, :, None]  # [users, held, own]
-        kinds = one_hot(held.labels, self.classes) * held.shares[..., None]
-        return kinds.mT @ own.float()
+        Several choices of classes share what images decide.
+        """
+        if not any(choices):
+            return self._halves(lambda own: self._rows_of(images[own]), [self._own])
+        names = [name for chosen in choices for name in chosen]
+        changed = torch.isin(self._labels, torch.tensor(names)) | (not all(choices))
+
+        def beside(own: Tensor) -> Rows:
+            """Sound rows, and after them those of changed images; of the others it is no matter."""
+            rows, some = self._sound_rows(own), changed[own]
+            moved = tuple(one.clone() for one in rows)
+            for one, new in zip(moved, self._rows_of(images[own[some]]), strict=True):
+                one[some] = new
+            return tuple(torch.cat(pair, 1) for pair in zip(rows, moved, strict=True))
+
+        return self._halves(beside, [self._moved(chosen) for chosen in choices])
+
+    @torch.no_grad()
+    def _halves(self, rows_of: Callable[[Tensor], Rows], ways: Sequence[Held]) -> list[Means]:
+        """Means of both halves, a few users at a time.
+
+        Args:
+            rows_of: what makes users' rows [users, rows, width] of their images [users, records].
+            ways: what users hold, by places among their own rows.
+        """
+
+        def summed(users: slice) -> Tensor:
+            rows = rows_of(self._places[users])
+            own = named([one.some(users) for one in ways], rows[0].shape[1], self.classes)
+            parts = [
+                reader.halves(made, own)[:, :, places] / noise
+                for reader, made, noise, places in zip(
+                    self._readers, rows, self._noise, self._compared, strict=True
+                )
+            ]
+            return torch.cat(parts, 2)
+
+        pairs = max(1, IMAGES_AT_ONCE // (2 * self.records))
+        found = each_in_threads(summed, slices(len(self), 2 * pairs))
+        total = functools.reduce(Tensor.add_, found)
+        for number, half in enumerate(HALVES):
+            total[:, number] /= max(1, len(self._places[half]))
+        return [Means(*way.numpy()) for way in total]
 
     def mean_images(self, hypothesis: Hypothesis | None = None) -> Tensor:
         """Mean image of each class of some of the reference, [classes, channels, height, width].
@@ -202,8 +243,8 @@ class ReferenceSums:
         """Users' clipped updates in all tasks side by side, over the noise, float32 [users, P]."""
         ends = np.cumsum([0, *(len(one.value) for one in self._evidence)])
         sums = np.empty((len(held), int(ends[-1])), np.float32)
-        for first in range(0, len(held), AT_ONCE):
-            own, part = held.some(first, first + AT_ONCE), sums[first : first + AT_ONCE]
+        for users in slices(len(held), AT_ONCE):
+            own, part = held.some(users), sums[users]
             each = zip(
                 self._readers, rows, self._noise, self._compared, pairwise(ends), strict=True
             )
@@ -214,17 +255,21 @@ class ReferenceSums:
 
     @torch.no_grad()
     def _rows(self, images: Tensor) -> Rows:
-        parts = [self._rows_of(part) for part in torch.split(images, IMAGES_AT_ONCE)]
+        """Each task's rows, [n, width]."""
+        parts = in_threads(self._rows_of, torch.split(images, IMAGES_AT_ONCE))
         return tuple(torch.cat(own) for own in zip(*parts, strict=True))
 
+    @torch.no_grad()
     def _rows_of(self, images: Tensor) -> Rows:
+        """The same, [..., width] of images [..., channels, height, width], all at once."""
         made: dict[tuple[object, ...], Tensor] = {}
+        flat = images.flatten(0, -4)
         with multiplying_in(self._precision, images.device):
             for reader in self._readers:
                 if reader.key not in made:
-                    made[reader.key] = reader.features(images)
+                    made[reader.key] = reader.features(flat)
             rows = [reader.rows(made[reader.key]) for reader in self._readers]
-        return tuple(one.float() for one in rows)
+        return tuple(one.float().view(*images.shape[:-3], -1) for one in rows)
 
     def images_under(self, hypothesis: Hypothesis) -> Tensor:
         """All images under a fault of the images, whatever their classes."""
@@ -234,48 +279,44 @@ class ReferenceSums:
             images[own] = self._applied(everywhere, images[own], self._labels[own], user)[0]
         return images
 
-    def means_of_images(self, images: Tensor, chosen: tuple[int, ...]) -> Means:
-        """The halves' means with images in these classes' place; in all classes' where none is."""
-        return self._halves(self._rows_with(images, chosen), [self.held])[0]
-
     def digest(self) -> str:
         """Of all that goes into the means but what faults do: equal ones make equal means."""
         found = hashlib.sha256(
             f"{code_sha256(CODE)} {torch.__version__} {self._precision}".encode()
         )
         for one in self._evidence:
-            for each in one.rounds:
-                asked = each.request
-                said = [asked.kind, dict(asked.settings), asked.mechanism.clipping_norm, each.shape]
-                found.update(repr([*said, self.classes, one.deviation]).encode())
-                for name in sorted(asked.weights):
-                    found.update(name.encode() + asked.weights[name].tobytes())
+            found.update(f"{self.classes} {one.digest}".encode())
         for part in (self._images, self._labels, self._places):
             found.update(repr(tuple(part.shape)).encode() + part.numpy().tobytes())
         return found.hexdigest()
 
-    def _rows_with(self, images: Tensor, chosen: tuple[int, ...]) -> Rows:
-        if not chosen:
-            return self._rows(images)
-        touched = torch.isin(self._labels, torch.tensor(chosen))
-        rows = tuple(one.clone() for one in self._sound)
-        for one, new in zip(rows, self._rows(images[touched]), strict=True):
-            one[touched] = new
-        return rows
+    def _sound_rows(self, own: Tensor) -> Rows:
+        return tuple(one[own] for one in self._sound)
+
+    @property
+    def _own(self) -> Held:
+        """What sound users hold, by places among their own records."""
+        return replace(self.held, places=torch.arange(self.records).expand_as(self._places))
+
+    def _moved(self, chosen: tuple[int, ...]) -> Held:
+        """The same with these classes' records after all sound ones; all classes' of none."""
+        own = self._own
+        changed = torch.isin(own.labels, torch.tensor(chosen)) if chosen else own.present
+        return replace(own, places=own.places + changed * self.records)
 
     def _relabelled(self, hypothesis: Hypothesis) -> Held:
-        """What users hold: labels and the choice of records alone change.
+        """What users hold, by places among their own: labels and the choice of records change.
 
         Numbers of images stand for images.
         """
-        places, labels = self._places.clone(), torch.zeros_like(self._places)
+        places, labels = self._own.places.clone(), torch.zeros_like(self._places)
         present = torch.zeros_like(self._places, dtype=torch.bool)
+        numbers = torch.arange(self.records).view(-1, 1, 1, 1)
         for user, own in enumerate(self._places):
-            numbers = own.view(-1, 1, 1, 1)
-            left, named = self._applied(hypothesis, numbers, self._labels[own], user)
-            count = min(len(named), self.records)
+            left, names = self._applied(hypothesis, numbers, self._labels[own], user)
+            count = min(len(names), self.records)
             places[user, :count] = left.flatten()[:count]
-            labels[user, :count], present[user, :count] = named[:count], True
+            labels[user, :count], present[user, :count] = names[:count], True
         return Held(places, labels, present)
 
     def _applied(

@@ -35,8 +35,7 @@ def first_look(
     kept = tuple(one for one in observed.evidence if one.first.request.kind in QUICK)
     if not kept:
         return ""
-    some = max(IMAGES, LEAST_USERS * records)
-    few = replace(reference, images=reference.images[:some], labels=reference.labels[:some])
+    few = reference.first(max(IMAGES, LEAST_USERS * records))
     first = [one for one in tried if _is_first(one)]
     inquiry = Inquiry(replace(observed, evidence=kept), few, records, first, surprised=False)
     model = inquiry.model()

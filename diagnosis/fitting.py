@@ -10,7 +10,7 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm
+from scipy.special import ndtr, ndtri
 
 from fedlens.diagnosis.model import LinearModel, Square, Vector
 
@@ -174,7 +174,7 @@ def family_p_value(z: float, largest: Vector, count: int) -> float:
     hardly a draw is as large, the union bound, which is close there.
     """
     above = len(largest) - int(np.searchsorted(largest, z))
-    bound = min(1.0, count * float(norm.sf(z)))
+    bound = min(1.0, count * float(ndtr(-z)))
     drawn = (above + 1) / (len(largest) + 1)
     return min(bound, drawn) if above >= LEAST_ABOVE else bound
 
@@ -249,7 +249,7 @@ def smallest_detectable(model: LinearModel, count: int) -> Vector:
     if not usable.any():
         return np.full(len(sizes), np.inf)
     largest = largest_by_chance(whole[np.ix_(usable, usable)])
-    needed = float(np.quantile(largest, 1 - FALSE_DISCOVERIES)) + float(norm.ppf(POWER))
+    needed = float(np.quantile(largest, 1 - FALSE_DISCOVERIES)) + float(ndtri(POWER))
     with np.errstate(divide="ignore", invalid="ignore"):
         share = needed * np.sqrt(spread) / sizes
     return np.where(usable & np.isfinite(share), share, np.inf)
@@ -264,7 +264,7 @@ def least_visible(size: float) -> float:
     Args:
         size: squared change by the fault in all users, over the noise.
     """
-    needed = float(norm.ppf(0.95) + norm.ppf(POWER))
+    needed = float(ndtri(0.95) + ndtri(POWER))
     return needed / math.sqrt(size) if size > 0 else math.inf
 
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from fedlens.client.messages import TrainRequest
+from fedlens.models.shapes import one_hot
 
 AT_ONCE = 64
 """Users whose sums are made together."""
 TINY = 1e-30
 """Norm below which an update counts as nothing."""
+HALVES = (slice(0, None, 2), slice(1, None, 2))
+"""The even and the odd users: halves of the reference, whose errors are independent."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,33 +39,30 @@ class Held:
         """What each record weighs in its user's mean, float32 [users, records]."""
         return self.present.float() / self.present.sum(1, keepdim=True).clamp(min=1)
 
-    def some(self, first: int, last: int) -> Held:
-        """The users from ``first`` to before ``last``."""
-        return Held(self.places[first:last], self.labels[first:last], self.present[first:last])
-
-    def users(self, numbers: Tensor) -> Held:
-        """The users of these numbers, int64 [n]."""
-        return Held(self.places[numbers], self.labels[numbers], self.present[numbers])
+    def some(self, users: slice) -> Held:
+        """Some of the users."""
+        return Held(self.places[users], self.labels[users], self.present[users])
 
 
 @dataclass(frozen=True, eq=False)
 class Named:
-    """What each of a user's own records counts for under each name: all that labels decide.
+    """What each of some users' rows counts for under each name: all that labels decide.
 
-    In several ways at once, which share what depends on the records alone.
+    In several ways at once, which share what depends on the rows alone.
     """
 
-    places: Tensor
-    """Rows of the users' own records, int64 [users, records]."""
     weights: Tensor
-    """float32 [ways, users, classes, records]; a user's add up to 1."""
+    """float32 [ways, users, classes, rows]; a user's add up to 1."""
     ways: Sequence[Held]
-    """The same, record by record: copies of one are told apart, absent ones are there."""
+    """The same, record by record, with places among the user's own rows: copies of one are told
+    apart, absent ones are there."""
 
-    @property
-    def flat(self) -> Tensor:
-        """The weights class by class, float32 [ways, classes, users x records]."""
-        return self.weights.transpose(1, 2).flatten(2)
+
+def named(ways: Sequence[Held], rows: int, classes: int) -> Named:
+    """What users' rows, so many each, count for where they hold records of these places."""
+    kinds = (one_hot(one.labels, classes) * one.shares[..., None] for one in ways)
+    weights = [k.mT @ one_hot(one.places, rows) for k, one in zip(kinds, ways, strict=True)]
+    return Named(torch.stack(weights), ways)
 
 
 def clipped(updates: Tensor, request: TrainRequest) -> Tensor:
@@ -75,6 +76,6 @@ def shortened(norms: Tensor, request: TrainRequest) -> Tensor:
     return factors
 
 
-def halves_of(users: int) -> tuple[slice, slice]:
-    """The even and the odd of so many users."""
-    return slice(0, users, 2), slice(1, users, 2)
+def slices(users: int, size: int) -> list[slice]:
+    """So many users in groups of this size, of which the last may be smaller."""
+    return [slice(first, min(first + size, users)) for first in range(0, users, size)]

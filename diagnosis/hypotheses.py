@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -48,6 +48,14 @@ class Hypothesis:
         near = [known[i] for i in (place - 1, place + 1) if 0 <= i < len(known)]
         steps = [own + share * (other - own) for other in near for share in (0.25, 0.5)]
         return [Hypothesis(self.fault, Variant(self.variant.chosen, step)) for step in steps]
+
+
+def by_images(hypotheses: Sequence[Hypothesis]) -> list[list[Hypothesis]]:
+    """Those together that do the same to images and differ in the classes of which alone."""
+    found: dict[tuple[Fault, float], list[Hypothesis]] = {}
+    for one in hypotheses:
+        found.setdefault((one.fault, one.variant.amount), []).append(one)
+    return list(found.values())
 
 
 def library(shape: ImageShape, classes: int) -> list[Hypothesis]:

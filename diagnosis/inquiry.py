@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +15,7 @@ from torch import Tensor
 from fedlens.diagnosis.cards.reader import commonest_records, copies_place
 from fedlens.diagnosis.evidence import Observed
 from fedlens.diagnosis.expected import Matrix, Means, ReferenceSums
-from fedlens.diagnosis.hypotheses import Hypothesis
+from fedlens.diagnosis.hypotheses import Hypothesis, by_images
 from fedlens.diagnosis.model import (
     CARD_TONE_DRIFT,
     CLASS_DRIFT,
@@ -30,13 +30,15 @@ from fedlens.diagnosis.model import (
 from fedlens.diagnosis.reference import LEAST_USERS, Reference
 from fedlens.diagnosis.stored_changes import StoredChanges
 from fedlens.diagnosis.surprises import UNNAMED, surprises
-from fedlens.diagnosis.threads import in_threads
+from fedlens.diagnosis.threads import each_in_threads, in_threads
 from fedlens.foundation.memory import give_back_memory
 
-LIBRARY = 600
+LIBRARY = 400
 """Images by which it is learnt what each fault of images changes, before it is known which of them
 are needed: these are then computed by all."""
-SURPRISED = 240
+SIZED = 1000
+"""Images by which it is told how many records a user holds."""
+SURPRISED = 160
 """Images by which it is learnt what changes that are in no library change."""
 FEWEST = 20
 """Users whom these images make at least."""
@@ -90,14 +92,11 @@ class Inquiry:
         (first, one), (second, other) = self._chance(0), self._chance(1)
         rows = (np.arange(len(first)) < one, np.arange(len(second)) < other)
         self._are_users = np.concatenate(rows)
-        drifts = [
-            self._drifts(hypotheses, middle, [getattr(mean, half) for mean in means])
-            for half, middle in (("one", base.one), ("other", base.other))
-        ]
+        halves = [(m.one for m in [base, *means]), (m.other for m in [base, *means])]
+        drifts = in_threads(lambda half: self._drifts(hypotheses, *half), halves)
         self.geometry = Geometry(base, Disturbance(first, second, *drifts))
         del drifts, first, second
         self.geometry.add(means)
-        give_back_memory()
         self.named = len(hypotheses)
         if surprised:
             self.geometry.add(self._surprises(base))
@@ -108,7 +107,10 @@ class Inquiry:
         They are looked at by all of the reference's users.
         """
         self.hypotheses += hypotheses
-        self.geometry.add(in_threads(self.reference.means, hypotheses))
+        alike = by_images(hypotheses)
+        found = chain(*in_threads(self.reference.means_of, alike))
+        means = dict(zip(chain(*alike), found, strict=True))
+        self.geometry.add([means[one] for one in hypotheses])
 
     @property
     def others(self) -> list[int]:
@@ -118,11 +120,6 @@ class Inquiry:
             for place, one in enumerate(self.hypotheses)
             if one.fault.kind == "image" and (place < self.named or one.fault.name == UNNAMED)
         ]
-
-    def sharpen(self, place: int) -> int:
-        """The same hypothesis by all of the reference's users; its new place."""
-        self.add([self.hypotheses[place]])
-        return len(self.hypotheses) - 1
 
     def _library(
         self, hypotheses: Sequence[Hypothesis], base: Means, on_step: OnStep | None
@@ -163,27 +160,33 @@ class Inquiry:
         tell: Callable[[int], None] | None = None,
     ) -> list[Means]:
         """Means of all users under changes of images, by what these change in a few of them."""
-        own = few.sound_means()
+        own, both = few.sound_means(), np.stack([base.one, base.other])
         path = None if self._stored_at is None else self._stored_at / f"{name}.changes"
         stored = StoredChanges(path, "" if path is None else few.digest())
 
-        def moved(one: Hypothesis) -> Means:
-            images, chosen = few.images_under(one), one.variant.chosen
-            digest = hashlib.sha256(images.numpy().tobytes() + repr(chosen).encode()).hexdigest()
-            change = stored.find(digest)
-            if change is None:
-                found = few.means_of_images(images, chosen)
-                rows = np.stack([found.one - own.one, found.other - own.other])
-                change = stored.keep(digest, rows)
-            return Means(change[0] + base.one, change[1] + base.other)
+        def moved(alike: Sequence[Hypothesis]) -> list[Means]:
+            images, choices = few.images_under(alike[0]), [one.variant.chosen for one in alike]
+            content = images.numpy().tobytes()
+            names = [hashlib.sha256(content + repr(one).encode()).hexdigest() for one in choices]
+            known = {name: change for name in names if (change := stored.find(name)) is not None}
+            new = {name: one for name, one in zip(names, choices, strict=True) if name not in known}
+            found = few.means_of_images(images, list(new.values())) if new else []
+            for name, mean in zip(new, found, strict=True):
+                change = np.stack([mean.one - own.one, mean.other - own.other])
+                known[name] = stored.keep(name, change)
+            return [Means(*(known[name] + both)) for name in names]
 
-        found = in_threads(moved, hypotheses, tell)
+        means: dict[Hypothesis, Means] = {}
+        alike = by_images(hypotheses)
+        for some, found in zip(alike, each_in_threads(moved, alike), strict=True):
+            means |= zip(some, found, strict=True)
+            if tell is not None:
+                tell(len(means))
         stored.save()
-        return found
+        give_back_memory(cycles=False)
+        return [means[one] for one in hypotheses]
 
-    def _drifts(
-        self, hypotheses: Sequence[Hypothesis], middle: Matrix, moved: Sequence[Matrix]
-    ) -> Matrix:
+    def _drifts(self, hypotheses: Sequence[Hypothesis], middle: Matrix, *moved: Matrix) -> Matrix:
         """All of them as one half of the reference shows them, [drifts, P].
 
         Args:
@@ -328,14 +331,16 @@ def fitting_records(observed: Observed, reference: Reference) -> int:
     first = Observed((sized[0],), observed.users)
     declared = observed.first.request.records_per_user
     reference.dealt(max(1, declared))  # refuses a reference that is too small
-    sums = ReferenceSums(first.evidence, reference, 1)
-    most = min(max(RECORDS), len(reference.labels) // LEAST_USERS)
+    few = reference.first(max(SIZED, LEAST_USERS * max(declared, *RECORDS)))
+    sums = ReferenceSums(first.evidence, few, 1)
+    most = min(max(RECORDS), len(few.labels) // LEAST_USERS)
     if declared:
         if abs(_misfit(first, sums, declared)) < FITTING:
             return declared
         most = min(most, declared)
     tried = [records for records in RECORDS if records <= most] or [1]
-    return min(tried, key=lambda records: abs(_misfit(first, sums, records)))
+    misfits = in_threads(lambda records: abs(_misfit(first, sums, records)), tried)
+    return tried[int(np.argmin(misfits))]
 
 
 def _counted(observed: Observed, reference: Reference) -> int:

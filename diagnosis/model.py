@@ -18,7 +18,8 @@ import torch
 from numpy.typing import NDArray
 
 from fedlens.diagnosis.expected import Matrix, Means
-from fedlens.diagnosis.threads import in_threads
+from fedlens.diagnosis.threads import each_in_threads, in_threads
+from fedlens.foundation.memory import give_back_memory
 
 Vector = NDArray[np.float64]
 Square = NDArray[np.float64]
@@ -46,7 +47,7 @@ less noise there is, the more a filter would trust directions in which the few r
 not happen to differ. For each hypothesis the best of them by the other half is taken: what changes
 how much users contribute, as copies of one record do, lies where the users differ least."""
 TOGETHER = 32
-"""Hypotheses whose products are computed together."""
+"""Hypotheses, or rows of another kind, whose products are computed together."""
 DIRECTIONS = 60
 """Leading directions in which users differ, where what is unexplained is looked for."""
 
@@ -155,6 +156,7 @@ class Geometry:
             self._vectors.append(block)
         if len(self._vectors) > known:
             self._extend(known)
+        give_back_memory(cycles=False)
 
     def _extend(self, known: int) -> None:
         ends = self._ends()
@@ -237,7 +239,11 @@ class Geometry:
         own = np.stack([self._pair(place) for place in places])
 
         def told(filters: Matrix, shown: Matrix) -> Square:
-            sums = [np.add.reduceat(row * shown, starts, axis=-1).T for row in filters]
+            some = [shown[first : first + TOGETHER] for first in range(0, len(shown), TOGETHER)]
+            sums = [
+                np.concatenate([np.add.reduceat(row * part, starts, axis=-1) for part in some]).T
+                for row in filters
+            ]
             return np.concatenate(sums).astype(float)
 
         drift = (told(by_one, drifts_other) + told(by_other, drifts_one)) / 2
@@ -286,11 +292,14 @@ class Geometry:
 
     def _filters(self) -> _Still:
         """Each hypothesis through the filter by which it shows most over what disturbs it."""
-        tried = [self._by_ridge(ridge) for ridge in RIDGES]
-        signals = np.stack([self._signals(*filters) for filters in tried])
-        best = signals.argmax(0)
-        rows = np.arange(len(best))
-        one, other = (np.stack([pair[half] for pair in tried])[best, rows] for half in range(2))
+        self._known_axes()  # not once by each thread
+        shown = each_in_threads(self._by_ridge, RIDGES)
+        one, other, most = next(shown)
+        for more, others, signals in shown:
+            better = signals > most
+            one[better], other[better], most[better] = more[better], others[better], signals[better]
+            del more, others
+        give_back_memory(cycles=False)
         return self._still_of(one, other)
 
     def _pairs(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -312,16 +321,18 @@ class Geometry:
             self._axes = _Axes((_Half(rows[0], *one), _Half(rows[1], *other)), along, values[kept])
         return self._axes
 
-    def _by_ridge(self, ridge: float) -> tuple[Square, Square]:
+    def _by_ridge(self, ridge: float) -> tuple[Square, Square, Vector]:
+        """Filters by either half, and the squared signal of each hypothesis over its variance."""
         even, odd = self._pairs()
-        one, other = self._known_axes().halves
-        return self._filter(even, one, ridge), self._filter(odd, other, ridge)
+        halves = self._known_axes().halves
+        one, other = (self._filter(r, h, ridge) for r, h in zip((even, odd), halves, strict=True))
+        return one, other, self._signals(one, other)
 
     def _signals(self, one: Square, other: Square) -> Vector:
         """The squared signal of each hypothesis in all users, over its variance."""
         gram, (even, odd) = self._gram, self._pairs()
         sizes = ((one * gram[odd]).sum(1) + (other * gram[even]).sum(1)) / 2
-        by_one, by_other = one @ gram, other @ gram
+        by_one, by_other = _product(one, gram), _product(other, gram)
         middle, drifts = one + other, by_one[:, self._drift_other] + by_other[:, self._drift_one]
         spread = (middle * (by_one + by_other)).sum(1) / 4 + np.square(drifts).sum(1) / 4
         for chances in (by_one[:, self._other], by_other[:, self._one]):
@@ -361,8 +372,8 @@ class Geometry:
         """Directions times the inverse covariance, as coefficients of all vectors, [h, vectors]."""
         found = np.zeros((len(rows), len(self._gram)))
         found[np.arange(len(rows)), rows] = 1
-        along = half.vectors.T @ self._gram[np.ix_(half.rows, rows)]
-        found[:, half.rows] = -(half.vectors @ (along / (ridge + half.values)[:, None])).T
+        along = _product(half.vectors.T, self._gram[np.ix_(half.rows, rows)])
+        found[:, half.rows] = -_product(half.vectors, along / (ridge + half.values)[:, None]).T
         return found
 
 
@@ -385,6 +396,11 @@ class _Axes:
     """Leading directions of both, as coefficients."""
     sizes: Vector
     """Of those."""
+
+
+def _product(one: Square, other: Square) -> Square:
+    """By one thread inside `one_thread_each`, whose number NumPy's own products do not heed."""
+    return (torch.from_numpy(one) @ torch.from_numpy(other)).numpy()
 
 
 def _taken_apart(products: Square) -> tuple[Vector, Square]:

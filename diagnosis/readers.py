@@ -8,7 +8,6 @@ ways to deal records out, to name them or to leave some out cost no new rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
@@ -21,7 +20,7 @@ from fedlens.client.tasks.annotator import errors
 from fedlens.client.tasks.frozen import public_features
 from fedlens.client.tasks.settings import AnnotatorSettings, FrozenSettings
 from fedlens.diagnosis.cards.reader import CardReader, card_parts, card_places
-from fedlens.diagnosis.held import AT_ONCE, Held, Named, clipped, halves_of, shortened
+from fedlens.diagnosis.held import HALVES, Held, Named, clipped, shortened
 from fedlens.models.annotators import Annotator
 from fedlens.models.focus import focus_from
 from fedlens.models.shapes import ImageShape, one_hot
@@ -47,10 +46,14 @@ class TaskReader(Protocol):
         """Each user's clipped updates added up over the rounds, float32 [users, P]."""
 
     def halves(self, rows: Tensor, named: Named) -> Tensor:
-        """Means of `sums` over the even and over the odd users, float32 [ways, 2, P].
+        """`sums` added up over the even and over the odd of some users, float32 [ways, 2, P].
 
         Without the users' own sums, which are long: the clip asks for their norms alone, and these
-        follow from products of a user's few records with each other.
+        follow from products of a user's few rows with each other.
+
+        Args:
+            rows: the users' own, [users, rows, width].
+            named: what they count for.
         """
 
 
@@ -78,16 +81,15 @@ class FrozenReader:
         return once * len(self._rounds)
 
     def halves(self, rows: Tensor, named: Named) -> Tensor:
-        """Records' weights, cut by the clip, times their rows."""
+        """Rows' weights, cut by the clip, times the rows."""
         weights = named.weights
-        norms = _norms(_products(rows, named.places), weights)
+        norms = _norms(rows @ rows.mT, weights)
         factors = shortened(norms, self._rounds[0]) * len(self._rounds)
-        cut = replace(named, weights=weights * factors[..., None, None]).flat
-        by_row = torch.zeros(len(weights), 2, self._classes, len(rows))
-        for half, users in enumerate(halves_of(len(named.places))):
-            own = cut.view(*cut.shape[:2], *named.places.shape)[:, :, users].flatten(2)
-            by_row[:, half].index_add_(2, named.places[users].flatten(), own / _count(users, named))
-        return (by_row.flatten(0, 2) @ rows).view(len(weights), 2, -1)
+        cut = (weights * factors[..., None, None]).transpose(1, 2)
+        apart = torch.zeros(len(weights), 2, *cut.shape[1:])
+        for number, half in enumerate(HALVES):
+            apart[:, number, :, half] = cut[:, :, half]
+        return (apart.flatten(3).flatten(0, 2) @ rows.flatten(0, 1)).view(len(weights), 2, -1)
 
 
 class FocusedReader(FrozenReader):
@@ -96,30 +98,29 @@ class FocusedReader(FrozenReader):
     def __init__(self, rounds: Sequence[TrainRequest], shape: ImageShape, classes: int) -> None:
         super().__init__(rounds, shape, classes)
         width = self._features.dim - 1
-        self._foci = [focus_from(one.weights["critic"], width, classes) for one in rounds]
+        foci = [focus_from(one.weights["critic"], width, classes) for one in rounds]
+        self._focus, self._centers = foci[0], [one.centers.clone() for one in foci]
 
     def rows(self, features: Tensor) -> Tensor:
         """Places along the directions, [n, components]."""
-        return self._foci[0].place(features[:, :-1])
+        return self._focus.place(features[:, :-1])
 
     def sums(self, rows: Tensor, held: Held) -> Tensor:
         """Class sums of distances from each round's centres, clipped."""
         found = [
-            clipped(
-                class_sums(rows[held.places] - one.centers[held.labels], held, self._classes), r
-            )
-            for one, r in zip(self._foci, self._rounds, strict=True)
+            clipped(class_sums(rows[held.places] - own[held.labels], held, self._classes), r)
+            for own, r in zip(self._centers, self._rounds, strict=True)
         ]
         return torch.stack(found).sum(0)
 
     def halves(self, rows: Tensor, named: Named) -> Tensor:
         """Class sums less their part of each round's centres, clipped."""
-        sums, shares = named.weights @ rows[named.places], named.weights.sum(3)[..., None]
+        sums, shares = named.weights @ rows, named.weights.sum(3)[..., None]
         found = 0 * sums.flatten(2)
-        for one, request in zip(self._foci, self._rounds, strict=True):
-            updates = (sums - shares * one.centers).flatten(2)
+        for own, request in zip(self._centers, self._rounds, strict=True):
+            updates = (sums - shares * own).flatten(2)
             found += updates * shortened(updates.norm(dim=2), request)[..., None]
-        return torch.stack([found[:, half].mean(1) for half in halves_of(len(named.places))], 1)
+        return torch.stack([found[:, half].sum(1) for half in HALVES], 1)
 
 
 class AnnotatorReader:
@@ -133,9 +134,7 @@ class AnnotatorReader:
 
     def features(self, images: Tensor) -> Tensor:
         """Framed features, [n, components + 1]."""
-        with torch.autocast(images.device.type, enabled=False):
-            found = self._annotator.features(images)  # small products: to convert takes longer
-        return self._annotator.framed(found)
+        return self._annotator.rows(images)
 
     def rows(self, features: Tensor) -> Tensor:
         """The same."""
@@ -153,17 +152,13 @@ class AnnotatorReader:
 
     def halves(self, rows: Tensor, named: Named) -> Tensor:
         """Errors of all rounds, each cut by its clip, times rows: rounds differ in errors alone."""
-        own, asked = rows[named.places], named.weights.mT
-        products, shares = _products(rows, named.places), named.weights.sum(2)[..., None]
-        total = torch.zeros_like(asked)
+        asked, products = named.weights.mT, rows @ rows.mT
+        shares, total = named.weights.sum(2)[..., None], torch.zeros_like(asked)
         for weight, request in zip(self._weights, self._rounds, strict=True):
-            wrong = asked - shares * torch.softmax(own @ weight.mT, 2)
+            wrong = asked - shares * torch.softmax(rows @ weight.mT, 2)
             norms = _norms(products, wrong.mT)
             total += wrong * shortened(norms, request)[..., None, None]
-        found = [
-            total[:, half].flatten(1, 2).mT @ own[half].flatten(0, 1) / _count(half, named)
-            for half in halves_of(len(own))
-        ]
+        found = [total[:, h].flatten(1, 2).mT @ rows[h].flatten(0, 1) for h in HALVES]
         return torch.stack([one.flatten(1) for one in found], 1)
 
 
@@ -180,25 +175,15 @@ def class_sums(rows: Tensor, held: Held, classes: int) -> Tensor:
     return torch.bmm(kinds.mT, rows).flatten(1)
 
 
-def _products(rows: Tensor, places: Tensor) -> Tensor:
-    """Of each user's records' rows with each other, [users, records, records]."""
-    held = (rows[some] for some in torch.split(places, AT_ONCE))
-    return torch.cat([own @ own.mT for own in held])
-
-
 def _norms(products: Tensor, weights: Tensor) -> Tensor:
     """Norms of weighted sums of a user's rows, all sums of a user taken together, [ways, users].
 
     Args:
-        products: of the rows with each other, [users, records, records].
-        weights: [ways, users, sums, records].
+        products: of the rows with each other, [users, rows, rows].
+        weights: [ways, users, sums, rows].
     """
     squares = ((weights @ products) * weights).sum((2, 3))
     return squares.clamp(min=0).sqrt()
-
-
-def _count(half: slice, named: Named) -> int:
-    return max(1, len(named.places[half]))
 
 
 READERS: dict[str, Callable[[Sequence[TrainRequest], ImageShape, int], TaskReader]] = {

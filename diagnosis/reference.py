@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -49,6 +49,10 @@ class Reference:
                 f"reference {self.name!r} has {_classes(self.classes)} of images {self.shape}, the "
                 f"run {_classes(classes)} of {shape}: take data of the same kind"
             )
+
+    def first(self, images: int) -> Reference:
+        """The first images alone: they lie in random order."""
+        return replace(self, images=self.images[:images], labels=self.labels[:images])
 
     def dealt(self, records: int) -> Tensor:
         """Which images users of ``records`` records each hold, int64 [users, records].

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedlens.client.messages import TrainRequest, Vector
-from fedlens.diagnosis.held import AT_ONCE, Held
+from fedlens.diagnosis.held import AT_ONCE, Held, slices
 from fedlens.diagnosis.readers import READERS, TaskReader
 from fedlens.diagnosis.reference import Reference
 from fedlens.server.config.mechanism import mechanism, release_deviation
@@ -76,9 +76,9 @@ def _rounds(
 
 
 def _mean(rows: Tensor, reader: TaskReader, held: Held) -> NDArray[np.float64]:
-    count = len(held.labels)
-    parts = [reader.sums(rows, held.some(i, i + AT_ONCE)).sum(0) for i in range(0, count, AT_ONCE)]
-    found: NDArray[np.float64] = torch.stack(parts).sum(0).double().numpy() / count
+    groups = slices(len(held), AT_ONCE)
+    parts = [reader.sums(rows, held.some(users)).sum(0) for users in groups]
+    found: NDArray[np.float64] = torch.stack(parts).sum(0).double().numpy() / len(held)
     return found
 
 

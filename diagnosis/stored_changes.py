@@ -15,6 +15,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from fedlens.diagnosis.expected import Matrix
@@ -67,14 +68,14 @@ class StoredChanges:
 
 def _packed(change: Matrix) -> NDArray[np.uint8]:
     """Its largest value, float32, and all values over that one, float16."""
-    most = np.float32(max(float(np.abs(change).max()), 1e-30))
-    values = (change / most).astype("<f2")
-    return np.frombuffer(most.tobytes() + values.tobytes(), np.uint8)
+    most = np.float32(max(float(change.max()), -float(change.min()), 1e-30))
+    values = torch.from_numpy(change / most).half().numpy()  # many times faster than NumPy's own
+    return np.frombuffer(most.tobytes() + values.astype("<f2", copy=False).tobytes(), np.uint8)
 
 
 def _opened(packed: NDArray[np.uint8]) -> Matrix:
-    most, values = packed[:4].view("<f4"), packed[4:].view("<f2")
-    found: Matrix = values.astype(np.float32).reshape(2, -1) * most
+    most, values = packed[:4].view("<f4"), packed[4:].view("<f2").astype(np.float16)
+    found: Matrix = torch.from_numpy(values).float().mul_(float(most[0])).numpy().reshape(2, -1)
     return found
 
 

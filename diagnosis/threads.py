@@ -41,10 +41,22 @@ def in_threads(
 ) -> list[Found]:
     """The results, in order; ``tell`` is told, in the caller's thread, how many there are."""
     found: list[Found] = []
-    count = max(1, _COUNT.get())
-    with ThreadPoolExecutor(count, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-        for number, one in enumerate(pool.map(compute, asked), start=1):
-            found.append(one)
-            if tell is not None:
-                tell(number)
+    for number, one in enumerate(each_in_threads(compute, asked), start=1):
+        found.append(one)
+        if tell is not None:
+            tell(number)
     return found
+
+
+def each_in_threads(compute: Callable[[Asked], Found], asked: Sequence[Asked]) -> Iterator[Found]:
+    """One result after the other, in order, for who does not keep them.
+
+    What is computed in one of several threads has that one alone; of one thing nobody else waits
+    for, the parts may be computed in threads.
+    """
+    count = max(1, _COUNT.get())
+    if count == 1 or len(asked) == 1:
+        yield from map(compute, asked)
+        return
+    with ThreadPoolExecutor(count, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        yield from pool.map(compute, asked)

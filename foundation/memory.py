@@ -11,17 +11,22 @@ _MMAP_THRESHOLD = -3
 """What the C library calls that size in its header ``malloc.h``."""
 
 
-def give_back_memory() -> bool:
+def give_back_memory(*, cycles: bool = True) -> bool:
     """Have the C library return what was freed, and large pieces at once from now on.
 
     It keeps freed pieces between those in use. After a training these are hundreds of megabytes,
     which what comes next would be added to. By itself it soon keeps pieces of up to 32 MiB, the
     size that many tensors of large images have.
 
+    Args:
+        cycles: whether what only refers to itself is looked for first, through all objects: an
+            eighth of a second where many libraries are loaded.
+
     Returns:
         Whether it could be asked.
     """
-    gc.collect()
+    if cycles:
+        gc.collect()
     try:
         library = ctypes.CDLL(None)
         trim, limit = library.malloc_trim, library.mallopt

@@ -14,9 +14,8 @@ from functools import lru_cache
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
-from fedlens.models.moduli import DIRECTIONS, LEAST, ORDER, Waves, moduli
+from fedlens.models.moduli import DIRECTIONS, LEAST, Waves, moduli
 from fedlens.models.shapes import FixedFeatures, ImageShape, check_shape, smaller
 
 FINEST, SLOWEST = 0.8, 1.6
@@ -25,11 +24,6 @@ FREQUENCY = 0.75 * math.pi
 """Of the finest wavelets, in radians a pixel; the next ones have half of it."""
 FAINT = (0.1, 0.03)
 """Added to a place's strength before it is divided by it, for the two orders."""
-
-_PLACE = torch.tensor(ORDER).argsort()
-"""Where each direction is computed."""
-_FIRST = torch.cat([_PLACE, DIRECTIONS + _PLACE])
-_SECOND = (DIRECTIONS * _PLACE[:, None] + _PLACE).flatten()
 
 
 class ScatteringFeatures(FixedFeatures):
@@ -62,31 +56,39 @@ class ScatteringFeatures(FixedFeatures):
     def _rows(self, images: Tensor) -> Tensor:
         pixels = (torch.nan_to_num(images, nan=0.0).clamp(-1, 1) + 1) / 2
         pixels = smaller(pixels, self.shrink)
-        count, channels, side, _ = pixels.shape
+        grey, side = pixels.mean(1), pixels.shape[-1]
         half = side // 2
-        grey = pixels.mean(1)
-        fine = F.avg_pool2d(moduli(grey, Waves(side, 1, 7, FINEST, FREQUENCY)), 2)
+        fine = _halved(moduli(grey, Waves(side, 1, 7, FINEST, FREQUENCY)))
         wide = moduli(grey, Waves(side, 2, 11, 2 * FINEST, FREQUENCY / 2))
-        twice = moduli(fine.view(-1, half, half), Waves(half, 1, 7, FINEST, FREQUENCY))
-        first = _local_means(torch.cat([fine, wide], 1))
-        second = _local_means(twice).view(count, DIRECTIONS**2, -1)
+        again = fine.transpose(1, 2).reshape(-1, half, half)
+        twice = _local_means(moduli(again, Waves(half, 1, 7, FINEST, FREQUENCY)))
+        first = torch.cat([_local_means(fine), _local_means(wide)], 2)
+        second = twice.view(-1, DIRECTIONS, *twice.shape[1:])
         parts = (
-            _local_means(F.avg_pool2d(pixels, 2)).view(count, channels, -1),
-            _scaled(first, FAINT[0])[:, _FIRST],
-            _scaled(second, FAINT[1])[:, _SECOND],
-        )
-        return torch.cat([part.flatten(1) for part in parts], 1)
+            _local_means(smaller(pixels, 2).transpose(1, 2)),
+            _scaled(first.to(pixels), FAINT[0], 2),
+            _scaled(second.to(pixels), FAINT[1], (1, 3)),
+        )  # rows of places come last, as they do in every frame
+        return torch.cat([part.movedim(-3, -1).flatten(1) for part in parts], 1)
+
+
+def _halved(maps: Tensor) -> Tensor:
+    """Means of squares of two a side of maps [n, side, k, side]: rows first, columns last."""
+    pairs = maps[:, 0::2] + maps[:, 1::2]
+    half = torch.eye(maps.shape[-1] // 2, device=maps.device, dtype=maps.dtype) / 4
+    return pairs @ half.repeat_interleave(2, 0)
 
 
 def _local_means(maps: Tensor) -> Tensor:
-    """Gaussian means on a grid of 2, [n, channels, places], of maps [n, channels, side, side]."""
-    blur = _blur(maps.shape[-1]).to(maps.device)
-    return ((maps @ blur).transpose(2, 3) @ blur).flatten(2)
+    """Gaussian means on a grid of 2 of maps [n, side, k, side], [n, side / 2, k, side / 2]."""
+    blur = _blur(maps.shape[-1]).to(maps.device, maps.dtype)
+    rows = blur.mT @ maps.flatten(2)
+    return rows.view(len(maps), -1, *maps.shape[2:]) @ blur
 
 
-def _scaled(maps: Tensor, faint: float) -> Tensor:
-    """Every place over its own strength in all directions."""
-    strength = (maps.square().sum(1, keepdim=True) + LEAST).sqrt()
+def _scaled(maps: Tensor, faint: float, directions: int | tuple[int, ...]) -> Tensor:
+    """Every place over its own strength in all directions, which lie in these dimensions."""
+    strength = (maps.square().sum(directions, keepdim=True) + LEAST).sqrt()
     return maps / (strength + faint)
 
 

@@ -43,7 +43,6 @@ from fedlens.simulations.run_artifacts import (
     kept_sampler,
     last_batch,
     seen_samples,
-    store_url_of,
     stored_samples,
     without_password,
 )
@@ -164,7 +163,7 @@ def simulate(
     student: bool = True,
 ) -> Summary:
     """Train (or go on with) a run and bring home everything there is to see of it."""
-    url = store_url_of(directory, store_url)
+    url = directory.store_url(store_url)
     directory.remember_store(url)
     outcome = trainer(config, directory, url, observer)
     forget_nodes()

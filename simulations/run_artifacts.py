@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,7 +12,6 @@ from numpy.typing import NDArray
 from sqlalchemy import make_url
 from torch import Tensor, nn
 
-from fedlens.accountant.ledger.ledger import Ledger
 from fedlens.models.shapes import ImageShape, as_bytes, as_seen, from_pixels
 from fedlens.privatizers.export import release
 from fedlens.privatizers.fitting import LeakageEstimate
@@ -193,30 +191,6 @@ def requested_numbers(samples: Sequence[StoredSample]) -> NDArray[np.int64]:
     """The class that each was requested for, int64 [n]; -1 where it is unlabelled."""
     asked = [one.requested_class for one in samples]
     return np.array([-1 if number is None else number for number in asked], np.int64)
-
-
-def run_id_of(directory: RunDirectory) -> str:
-    """The id under which a run is in its store.
-
-    Raises:
-        RunDirectoryError: the run has spent nothing yet, so there is nothing to read.
-    """
-    if not directory.ledger.exists():
-        how = directory.resume_words()
-        raise RunDirectoryError(f"{directory.path} has no ledger yet: {how} goes on with it")
-    return str(Ledger.open(directory.ledger).header["run_id"])
-
-
-def store_url_of(directory: RunDirectory, named: str = "") -> str:
-    """The store of a run: the one named, the environment's, the run's last, or its own.
-
-    A path is made absolute, so that other processes find the same file.
-    """
-    url = named or os.environ.get("FEDLENS_STORE", "") or directory.remembered_store()
-    if "://" not in url:
-        return f"sqlite:///{Path(url).absolute()}"
-    path = url.removeprefix("sqlite:///")
-    return f"sqlite:///{Path(path).absolute()}" if path != url else url
 
 
 def without_password(url: str) -> str:

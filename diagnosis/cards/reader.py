@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -16,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedlens.client.messages import TrainRequest
-from fedlens.diagnosis.held import AT_ONCE, Held, Named, clipped, halves_of
+from fedlens.diagnosis.held import HALVES, Held, Named, clipped
 from fedlens.models.cards.measures import copies, thumbnails
 from fedlens.models.cards.statistics import LOOKED_AT, card_layout
 from fedlens.models.cards.vectors import card_vectors, picture_rows
@@ -60,21 +62,24 @@ class CardReader:
         return clipped(found, self._rounds[0]) * len(self._rounds)
 
     def halves(self, rows: Tensor, named: Named) -> Tensor:
-        """Means of `sums`, way by way: cards are short."""
-        return torch.stack([self._halves(rows, way) for way in named.ways])
-
-    def _halves(self, rows: Tensor, held: Held) -> Tensor:
-        found = [self.sums(rows, held.some(i, i + AT_ONCE)) for i in range(0, len(held), AT_ONCE)]
-        users = torch.cat(found)
-        return torch.stack([users[half].mean(0) for half in halves_of(len(users))])
+        """Sums of `sums`, way by way: cards are short."""
+        users, count, _ = rows.shape
+        flat, first = rows.flatten(0, 1), torch.arange(users)[:, None] * count
+        found = [self.sums(flat, replace(way, places=way.places + first)) for way in named.ways]
+        return torch.stack([torch.stack([o[half].sum(0) for half in HALVES]) for o in found])
 
 
 def _sums(images: Tensor) -> Tensor:
     """Whole numbers [n, PIECES] below `PIECE`, equal of equal pictures and hardly of others."""
     pixels = as_bytes(images).flatten(1).double()
+    return (pixels @ _weights(pixels.shape[1])).remainder(4093).float()
+
+
+@lru_cache(maxsize=8)
+def _weights(pixels: int) -> Tensor:
+    """Whole numbers as doubles, which hold sums of so many bytes times them exactly."""
     source = torch.Generator().manual_seed(_SEED)
-    weights = torch.randint(1, PIECE, (pixels.shape[1], PIECES), generator=source)
-    return (pixels @ weights.double()).remainder(4093).float()  # doubles hold such sums exactly
+    return torch.randint(1, PIECE, (pixels, PIECES), generator=source).double()
 
 
 def card_places(shape: ImageShape, classes: int) -> Tensor:

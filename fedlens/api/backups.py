@@ -132,7 +132,6 @@ def _end_sessions(store: Path) -> None:
 def _settle_store(source: Path, part: Path, target: Path, named: str) -> None:
     """Note the store that the operator names, in place of what the archive says."""
     from fedlens.server.run.directory import RunDirectory
-    from fedlens.simulations.run_artifacts import store_url_of
     from fedlens.store.engine import locate
 
     note, said = part / STORE_NOTE, ""
@@ -146,7 +145,7 @@ def _settle_store(source: Path, part: Path, target: Path, named: str) -> None:
             "--store URL; the archive's word is not taken"
         )
     if said or named:
-        url = store_url_of(RunDirectory(target), named)
+        url = RunDirectory(target).store_url(named)
         locate(url)  # which refuses what is no store's URL
         if url != RunDirectory(target).default_store:
             RunDirectory(part).remember_store(url)

@@ -30,7 +30,6 @@ from fedlens.simulations.run_artifacts import (
     class_numbers,
     labelled_samples,
     labelled_set,
-    run_id_of,
     run_of_project,
 )
 from fedlens.simulations.students.people import (
@@ -137,7 +136,7 @@ def label_curve(
     _check_names(store.labels(number), run, dataset.classes, project)
     if int(labels.max()) >= dataset.classes:
         raise StoreError(f"project {project!r} has more class labels than the data has classes")
-    if config.privatizer.active and found[0].run_id != run_id_of(directory):
+    if config.privatizer.active and found[0].run_id != directory.run_id:
         raise StoreError(
             f"project {project!r} labels samples of run {found[0].run_id}, which went through "
             f"another filter: give that run's directory instead of {directory.path}"

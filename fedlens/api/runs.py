@@ -52,9 +52,7 @@ class Run:
         Raises:
             FedlensError: it has spent nothing yet.
         """
-        from fedlens.simulations.run_artifacts import run_id_of
-
-        return run_id_of(self.directory)
+        return self.directory.run_id
 
     @property
     def summary(self) -> Summary:
@@ -181,7 +179,6 @@ def open_run(path: Path | str, *, store: str = "") -> Run:
         FedlensError: there is no run at ``path``.
     """
     from fedlens.server.run.directory import RunDirectory
-    from fedlens.simulations.run_artifacts import store_url_of
 
     directory = RunDirectory.open(Path(path))
-    return Run(directory.path, store_url_of(directory, store))
+    return Run(directory.path, directory.store_url(store))

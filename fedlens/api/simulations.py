@@ -265,7 +265,6 @@ def train(
         progress: is told of every step of every round.
     """
     from fedlens.simulations import engine
-    from fedlens.simulations.run_artifacts import store_url_of
 
     summary = engine.simulate(
         config,
@@ -275,7 +274,7 @@ def train(
         observer=progress,
         student=asked.student,
     )
-    run = Run(directory.path, store_url_of(directory, asked.store))
+    run = Run(directory.path, directory.store_url(asked.store))
     run.keep(summary, directory)
     _keep_card(run)
     directory.date_everything()

@@ -148,10 +148,9 @@ def _checked(directory: RunDirectory) -> Ledger:
 def _check_mirror(ledger: Ledger, directory: RunDirectory, named: str) -> str:
     """Compare with the store's copy of the entries."""
     from fedlens.server.run.place import check_mirror
-    from fedlens.simulations.run_artifacts import store_url_of
     from fedlens.store import open_store
 
-    with open_store(store_url_of(directory, named)) as store:
+    with open_store(directory.store_url(named)) as store:
         rows = store.ledger(str(ledger.header["run_id"]))
     check_mirror(ledger, rows)
     return f"{len(rows)} of them mirrored in the store"

@@ -33,7 +33,7 @@ def measure_pictures(images: Tensor) -> dict[str, Tensor]:
     grey = pixels.float().mean(1) / 255
     found = {
         "brightness": grey.mean((1, 2)),
-        "contrast": grey.flatten(1).std(1, correction=0),
+        "contrast": (grey - grey.mean((1, 2), keepdim=True)).square().mean((1, 2)).sqrt(),
         "highest": pixels.flatten(1).amax(1).float(),
         "levels": _levels(grey),
         "pixels": _pixel_shares(grey),
@@ -59,7 +59,7 @@ def _levels(grey: Tensor) -> Tensor:
 
 
 def _pixel_shares(grey: Tensor) -> Tensor:
-    places = ((grey * 255).round().long() * PIXEL_BINS) // 256
+    places = ((grey * 255).round().long() * PIXEL_BINS) >> 8
     return _counts(places, PIXEL_BINS) / grey[0].numel()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from fedlens.accountant.account import Spending
 from fedlens.accountant.ledger.chain import LedgerEntry
@@ -12,7 +12,9 @@ from fedlens.server.config.schedule import ScheduledTask
 from fedlens.server.round.sealed import Attendance, RoundRelease
 from fedlens.server.run.history import Facts
 from fedlens.server.tasks.protocol import TaskRequest
-from fedlens.store import RunStatus
+
+if TYPE_CHECKING:
+    from fedlens.store import RunStatus
 
 
 @dataclass(frozen=True)

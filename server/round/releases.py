@@ -13,7 +13,7 @@ runs without noise, whose sums are no releases.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -152,7 +152,7 @@ def load_releases(folder: Path) -> list[ArchivedRelease]:
     Raises:
         ReleaseArchiveError: a file was damaged.
     """
-    first: dict[str, dict[str, Vector]] = {}
+    first: dict[str, Mapping[str, Vector]] = {}
     found = []
     for path in sorted((folder / FOLDER).glob(_FILES)):
         with _undamaged(path):
@@ -160,16 +160,18 @@ def load_releases(folder: Path) -> list[ArchivedRelease]:
     return found
 
 
-def _read(path: Path, first: dict[str, dict[str, Vector]]) -> ArchivedRelease:
+def _read(path: Path, first: dict[str, Mapping[str, Vector]]) -> ArchivedRelease:
     arrays = load_file(path)
     with safe_open(path, framework="numpy") as file:
         facts = json.loads(file.metadata()["facts"])
     task = str(facts["task"])
-    weights = {
-        name: _whole(arrays[f"{_WEIGHTS}{name}"], int(begin), first.get(task, {}).get(name))
-        for name, begin in facts["changed"].items()
+    stretches = {
+        name: (int(begin), arrays[f"{_WEIGHTS}{name}"]) for name, begin in facts["changed"].items()
     }
-    first.setdefault(task, weights)
+    if task not in first:
+        first[task] = {name: stretch for name, (_, stretch) in stretches.items()}
+        stretches = {name: (0, stretch) for name, stretch in first[task].items()}
+    weights = _Weights(first[task], stretches)
     channels, height, width = facts["shape"]
     request = TrainRequest(
         round=int(facts["round"]),
@@ -188,10 +190,31 @@ def _read(path: Path, first: dict[str, dict[str, Vector]]) -> ArchivedRelease:
     return ArchivedRelease(task, release, deviation, request, (channels, height, width), classes)
 
 
-def _whole(stretch: Vector, begin: int, first: Vector | None) -> Vector:
-    """Weights of which a stretch is given, the rest being that of the task's first kept round."""
-    if first is None:
-        return stretch
-    whole = first.copy()
-    whole[begin : begin + len(stretch)] = stretch
-    return whole
+class _Weights(Mapping[str, Vector]):
+    """A round's weights: stretches of its own, the rest being that of the task's first kept round.
+
+    Each is made whole when it is asked for: a hundred rounds of one task take no more memory than
+    one.
+    """
+
+    def __init__(
+        self, first: Mapping[str, Vector], stretches: Mapping[str, tuple[int, Vector]]
+    ) -> None:
+        for name, (begin, stretch) in stretches.items():
+            if not 0 <= begin <= len(first[name]) - len(stretch):
+                raise ValueError(f"weights {name!r} have no such stretch")
+        self._first, self._stretches = first, stretches
+
+    def __getitem__(self, name: str) -> Vector:
+        begin, stretch = self._stretches[name]
+        if self._first[name] is stretch:
+            return stretch
+        whole = self._first[name].copy()
+        whole[begin : begin + len(stretch)] = stretch
+        return whole
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._stretches)
+
+    def __len__(self) -> int:
+        return len(self._stretches)

@@ -24,14 +24,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load_file, save
-from sqlalchemy import make_url
 
+from fedlens.accountant.ledger.ledger import Ledger
 from fedlens.client.contract import PREFIX
 from fedlens.foundation.dates import set_file_date, today
 from fedlens.foundation.errors import FedlensError
@@ -40,6 +40,9 @@ from fedlens.foundation.profile import timed
 from fedlens.server.config.loading import read_config
 from fedlens.server.config.tree import Config, ConfigError
 from fedlens.server.run.arrays import Arrays, contiguous, digest_of
+
+if TYPE_CHECKING:
+    from sqlalchemy import URL
 
 # The run's key: nodes seed users' batches and a privatizer's noise with it.
 
@@ -259,7 +262,7 @@ class RunDirectory:
     def remember_store(self, url: str) -> None:
         """Note where the run's samples go, for the verbs that come later; never a password."""
         if url != self.default_store:
-            shown = make_url(url).render_as_string(hide_password=True)
+            shown = _parsed(url).render_as_string(hide_password=True)
             self._write(self.path / "store-url", shown.encode())
 
     def remembered_store(self) -> str:
@@ -269,10 +272,36 @@ class RunDirectory:
             RunDirectoryError: its URL has a password, which was not written down.
         """
         note = self.path / "store-url"
-        url = note.read_text(encoding="utf-8") if note.exists() else self.default_store
-        if make_url(url).password == HIDDEN:
+        if not note.exists():
+            return self.default_store
+        url = note.read_text(encoding="utf-8")
+        if _parsed(url).password == HIDDEN:
             raise RunDirectoryError(f"name the run's store with its password: --store {url}")
         return url
+
+    @property
+    def run_id(self) -> str:
+        """The id under which the run is in its store.
+
+        Raises:
+            RunDirectoryError: the run has spent nothing yet, so there is nothing to read.
+        """
+        if not self.ledger.exists():
+            raise RunDirectoryError(
+                f"{self.path} has no ledger yet: {self.resume_words()} goes on with it"
+            )
+        return str(Ledger.open(self.ledger).header["run_id"])
+
+    def store_url(self, named: str = "") -> str:
+        """The run's store: the one named, the environment's, the run's last, or its own.
+
+        A path is made absolute, so that other processes find the same file.
+        """
+        url = named or os.environ.get("FEDLENS_STORE", "") or self.remembered_store()
+        if "://" not in url:
+            return f"sqlite:///{Path(url).absolute()}"
+        path = url.removeprefix("sqlite:///")
+        return f"sqlite:///{Path(path).absolute()}" if path != url else url
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -427,6 +456,12 @@ def load_generator(path: Path) -> Arrays:
     with _undamaged(path):
         arrays: Arrays = load_file(path)
         return arrays
+
+
+def _parsed(url: str) -> URL:
+    from sqlalchemy import make_url  # most runs remember no URL, and databases take long to import
+
+    return make_url(url)
 
 
 @contextmanager

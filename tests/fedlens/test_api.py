@@ -37,6 +37,18 @@ def test_planning_needs_no_training_framework():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def test_a_runs_releases_are_diagnosed_without_its_store():
+    """Seconds before a diagnosis says what stands out, every import counts."""
+    code = (
+        "import sys; from fedlens.server.run.directory import RunDirectory;"
+        "from fedlens.diagnosis.diagnose import diagnose;"
+        "from fedlens.server.round.releases import load_releases;"
+        "slow = ('sqlalchemy', 'alembic', 'scipy.stats', 'matplotlib', 'PIL');"
+        "sys.exit(any(m in sys.modules for m in slow))"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 @pytest.mark.parametrize("name", fedlens.__all__)
 def test_every_public_name_is_there_documented_and_typed(name):
     thing = getattr(fedlens, name)

@@ -7,6 +7,7 @@ import copy
 import functools
 import io
 import json
+import threading
 from dataclasses import replace
 
 import numpy as np
@@ -30,7 +31,7 @@ from fedlens.diagnosis.evidence import Evidence, observed_of
 from fedlens.diagnosis.expected import ReferenceSums
 from fedlens.diagnosis.first_look import first_look
 from fedlens.diagnosis.fitting import family_p_value, largest_by_chance
-from fedlens.diagnosis.hypotheses import Hypothesis, hypotheses_of, library
+from fedlens.diagnosis.hypotheses import Hypothesis, by_images, hypotheses_of, library
 from fedlens.diagnosis.inquiry import Inquiry, fitting_records
 from fedlens.diagnosis.readers import READERS, compared
 from fedlens.diagnosis.reference import Reference
@@ -306,6 +307,22 @@ def test_means_from_products_of_records_are_those_of_users_own_sums(all_asked, r
     assert np.allclose(sums.first(20).sound_means().one, own[::2].mean(0), atol=rough)
 
 
+@pytest.mark.parametrize("kind", sorted(READERS))
+def test_choices_of_classes_that_share_images_are_told_as_if_each_was_alone(
+    all_asked, reference, kind
+):
+    rounds = tuple(one for one in all_asked if one.request.kind == kind)
+    sums = ReferenceSums([Evidence(rounds)], reference, RECORDS)
+    amounts = FAULTS["tilt"].amounts[:2]
+    tried = [Hypothesis(FAULTS["tilt"], Variant(c, amounts[0])) for c in ((), (3,), (1, 7))]
+    tried.append(Hypothesis(FAULTS["tilt"], Variant((3,), amounts[1])))
+    assert by_images(tried) == [tried[:3], tried[3:]]
+    for one, found in zip(tried, sums.means_of(tried[:3]), strict=False):
+        own = sums.means(one)
+        assert np.allclose(found.one, own.one, atol=1e-4)
+        assert np.allclose(found.other, own.other, atol=1e-4)
+
+
 def test_a_first_look_says_what_stands_out_and_that_nothing_does(released, asked, reference):
     tried = few((1, 28, 28), 10)
     seen = first_look(observed_of(released("rotate90", 0.4)), reference, RECORDS, tried)
@@ -366,6 +383,17 @@ def test_threads_of_products_are_given_back():
         assert in_threads(lambda one: 2 * one, [1, 2, 3], told.append) == [2, 4, 6]
         in_threads(lambda one: 1 // one, [1, 0])
     assert torch.get_num_threads() == before and told == [1, 2, 3]
+
+
+def test_what_is_computed_alone_may_have_its_parts_in_threads():
+    def where(_):
+        return threading.get_ident()
+
+    with one_thread_each():
+        (alone,) = in_threads(lambda _: (where(0), set(in_threads(where, range(9)))), [0])
+        several = in_threads(lambda _: (where(0), set(in_threads(where, range(9)))), [0, 1])
+    assert alone[0] == threading.get_ident() and len(alone[1]) <= torch.get_num_threads()
+    assert all(inner == {own} for own, inner in several) or torch.get_num_threads() == 1
 
 
 class _Users:

@@ -43,7 +43,11 @@ def test_a_stretch_is_what_differs():
     later = np.array([0, 1, 9, 3, 8, 5], np.float32)
     stretch, begin = kept._changed(later, first, "critic")
     assert begin == 2 and stretch.tolist() == [9, 3, 8]
-    assert (kept._whole(stretch, begin, first["critic"]) == later).all()
+    again = kept._Weights(first, {"critic": (begin, stretch)})
+    assert (again["critic"] == later).all() and list(again) == ["critic"] and len(again) == 1
+    assert again["critic"] is not again["critic"]  # nothing whole stays in memory
+    with pytest.raises(ValueError, match="no such stretch"):
+        kept._Weights(first, {"critic": (4, stretch)})
     assert kept._changed(first["critic"], first, "critic")[0].size == 0
 
 

@@ -33,7 +33,7 @@ from fedlens.models.shapes import from_pixels
 from fedlens.server.config.tree import Config
 from fedlens.server.run.directory import RunDirectory
 from fedlens.simulations.federation.apps import simulated_federation
-from fedlens.simulations.run_artifacts import last_batch, run_id_of, store_url_of, stored_samples
+from fedlens.simulations.run_artifacts import last_batch, stored_samples
 from fedlens.store import Purpose, SampleFilter, open_store
 from fedlens_research.bugs.judge import Judge, train_judge
 
@@ -55,8 +55,8 @@ class JudgedRun:
     def samples(self, purpose: Purpose) -> tuple[Tensor, Tensor]:
         """Stored images float32 [n, c, h, w] in [-1, 1] and requested classes int64 [n]."""
         directory = RunDirectory.open(Path(self.path))
-        with open_store(store_url_of(directory)) as store:
-            batch = last_batch(store, run_id_of(directory), purpose)
+        with open_store(directory.store_url()) as store:
+            batch = last_batch(store, directory.run_id, purpose)
             images, labels = stored_samples(store, SampleFilter(batch_id=batch.batch_id))
         return from_pixels(images), torch.from_numpy(labels)
 
