@@ -332,7 +332,7 @@ def _two_manifests(root: Path) -> str:
         (_rare, "'violet' occurs 1 times, and none of them is in the part for"),
         (_side, "side=30 must be a multiple of 4 from 16 to 64"),
         (_unknown, "'sied=32' is no option"),
-        (_no_utility, "which column is the label.*behind a path: ,label=COLUMN"),
+        (_no_utility, "which column is the label.*--utility.*behind a path: ,label=COLUMN"),
         (_no_folder, "does not exist"),
         (_two_manifests, "has a.csv, b.csv; .*name the table itself as the path"),
     ],
