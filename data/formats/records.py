@@ -120,7 +120,12 @@ def naming(what: str, kind: str = "COLUMN") -> str:
         what: the column's part: ``label``, ``user`` or ``image``.
         kind: what is named, in capitals.
     """
-    return f"name it with --{what} (behind a path: ,{what}={kind})"
+    other = f", of a filter's data with --{_OF_FILTERS[what]}" if what in _OF_FILTERS else ""
+    return f"name it with --{what}{other} (behind a path: ,{what}={kind})"
+
+
+_OF_FILTERS = {"label": "utility", "user": "owner"}
+"""Flags that name a column where something is to be hidden."""
 
 
 def _untold(what: str) -> None:

@@ -131,6 +131,9 @@ def published_parts(parts: list[str], seed: int) -> NDArray[np.int64]:
 def deal(own: OwnRecords, seed: int, parts: NDArray[np.int64] | None = None, by: str = "") -> Split:
     """The records in three parts: those given, else by owner (by the record, without owners).
 
+    Each part's records stand in an order by chance, whatever the order of the files: the first
+    hundred stand for all, where fewer are asked for.
+
     Args:
         own: the records.
         seed: of how they are dealt.
@@ -167,7 +170,9 @@ def deal(own: OwnRecords, seed: int, parts: NDArray[np.int64] | None = None, by:
         sensitive_names=names,
         unit=own.unit,
     )
-    train, attack, test = (whole.take(torch.from_numpy(parts == part)) for part in range(3))
+    order = np.random.default_rng(seed).permutation(len(parts))
+    rows = (torch.from_numpy(order[parts[order] == part]) for part in range(3))
+    train, attack, test = map(whole.take, rows)
     by = by or ("record" if own.owners is None else "owner")
     sizes = f"{len(train)} records for filters, {len(attack)} for attackers, {len(test)} to score"
     return Split(train, attack, test, notes=(*own.notes, f"dealt by {by}: {sizes}"))

@@ -121,7 +121,7 @@ def _attacked(
     dealt = 0 if opened.claims is None else opened.claims.seed
     dealt = dealt if asked.seed is None else asked.seed
     split = _records(opened, data, asked, dealt, named=named)
-    strange = _tell_attribute(data, split.test.sensitive_names, opened.hidden, tell)
+    strange = _tell_attribute(without_path(data), split.test.sensitive_names, opened.hidden, tell)
     tell("structure: noise, bound, certificate ...")
     checks = check_structure(opened.network, opened.shape, opened.claims, split.test.records)
     checks += _other_records(opened.claims, without_path(data), strange=strange)

@@ -143,7 +143,12 @@ in place of a record, with its use; then who reads the code, of one release, of 
 and without noise."""
 
 
-def judge_code(target: FilterTarget, steps: int, dealt: int = 0) -> tuple[Row, Claims]:
+def judge_code(
+    target: FilterTarget,
+    steps: int,
+    dealt: int = 0,
+    controls: Sequence[Control] | None = None,
+) -> tuple[Row, Claims]:
     """`CODE_COLUMNS` of a filter, with all labelled records, and what it may claim for them.
 
     Rows also have the 95% interval of one release, ``code_low`` and ``code_high``. Where a filter
@@ -153,14 +158,21 @@ def judge_code(target: FilterTarget, steps: int, dealt: int = 0) -> tuple[Row, C
         target: the filter, and the records.
         steps: batches of the network that reads codes.
         dealt: the seed by which the source was dealt into parts.
+        controls: as :func:`controls_of` finds them, where other filters of these records were
+            judged before; None finds them.
     """
     rounds = max(10, min(USUAL.tree_rounds, steps // 10))
     effort = replace(USUAL, reader_steps=steps, tree_rounds=rounds, network_steps=min(600, steps))
-    controls = read_controls(target.known, target.test, target.seed, steps=min(STEPS, steps))
+    controls = controls_of(target, steps) if controls is None else controls
     measured = measure_filter(target, effort)
     row = _columns(measured, controls, coded=channel_of(target.filter) is not None)
     reads, alone = measured.reads(), control_of(controls)
     return row, claims_of(target.filter, target.test, reads, alone, measured.use, dealt)
+
+
+def controls_of(target: FilterTarget, steps: int) -> list[Control]:
+    """What is to be had without a filter: the same for every filter of these records and seed."""
+    return read_controls(target.known, target.test, target.seed, steps=min(STEPS, steps))
 
 
 def _columns(measured: Measured, controls: Sequence[Control], *, coded: bool) -> Row:

@@ -48,6 +48,12 @@ KERNEL = Study(
     "samples have to be better than",
 )
 
+BASELINES = Study(
+    "fedlens_research.papers.baselines",
+    "what simpler releases (noise, blur, principal components, a FaderNet) tell of a secret where "
+    "they keep as much of a use as our filter",
+)
+
 _NAMES = (
     "mixture",
     "subjects",
@@ -57,6 +63,7 @@ _NAMES = (
     "alpha-load",
     "federated",
     "kernel",
+    "baselines",
 )
 STUDIES: Registry[Study] = Registry(
     "study",

@@ -15,7 +15,8 @@ from fedlens.foundation.tables import Row
 from fedlens.privatizers.attacks.attack_runs import released
 from fedlens.privatizers.attacks.attackers import ATTACKERS, FittedAttacker
 from fedlens.privatizers.attacks.claims import Claims
-from fedlens.privatizers.attacks.gate import judge_code
+from fedlens.privatizers.attacks.controls import Control
+from fedlens.privatizers.attacks.gate import controls_of, judge_code
 from fedlens.privatizers.attacks.scores import attack, judge
 from fedlens.privatizers.attacks.targets import target_of
 from fedlens.privatizers.export import example_inputs, latency_ms
@@ -91,7 +92,12 @@ class CloakJudge:
     def code(self, filter_: MaskFilter) -> tuple[Row, Claims]:
         """What the kept pixels tell, and what that claims."""
         target = target_of(filter_, self.data, self.seed)
-        return judge_code(target, self.settings.code_steps, self.seed)
+        return judge_code(target, self.settings.code_steps, self.seed, self.controls)
+
+    @cached_property
+    def controls(self) -> list[Control]:
+        """What is to be had without any filter."""
+        return controls_of(target_of(nn.Identity(), self.data, self.seed), self.settings.code_steps)
 
     def row(self, filter_: MaskFilter, box: str, fill: Fill, ratio: float, code: Row) -> Row:
         """All figures of a filter; attackers, ``code`` and latency of the trained fill alone.
