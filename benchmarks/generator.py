@@ -39,7 +39,9 @@ def restored(run: Path, precision: str) -> Learner:
 
 def losses(learner: Learner) -> dict[str, Loss]:
     """Of each task beside those before it, and of the generator of faithful samples."""
-    kinds: dict[str, Loss] = {name: learner._loss_of(name) for name in learner._tasks}
+    last = {name: learner._config.planned[name].rounds for name in learner._tasks}
+    teach = [name for name, task in learner._tasks.items() if task.generator_steps(last[name])]
+    kinds: dict[str, Loss] = {name: learner._loss_of(name) for name in teach}
     steady = [t for t in learner._tasks.values() if t is not learner._labelling]
     return {**kinds, "faithful": together(steady)}
 
