@@ -24,7 +24,7 @@ from pydantic import (
 
 from fedlens.client.messages import Natural
 from fedlens.client.users.protocol import NodeDataError
-from fedlens.foundation.class_names import NAME_RULE, is_class_name
+from fedlens.foundation.names import NAME_RULE, is_plain_name
 from fedlens.foundation.toml import parse_toml
 from fedlens.foundation.unlabelled import NONE, OWN, UNLABELLED, label_model_in
 from fedlens.models.shapes import GOOD_SIDES, SIDES, ImageShape
@@ -42,7 +42,7 @@ class ContractError(NodeDataError):
 
 
 def _name(value: str) -> str:
-    if not is_class_name(value):
+    if not is_plain_name(value):
         raise ValueError(NAME_RULE)
     return value
 

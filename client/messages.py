@@ -18,15 +18,14 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from fedlens.client.private_arrays import SALT, fresh_salt, private_array, read_private
-from fedlens.foundation.class_names import LONGEST_NAME as LONGEST_NAME
 from fedlens.foundation.errors import FedlensError
+from fedlens.foundation.names import LONGEST_NAME
 
 DESCRIBE = "query.describe"
 TRAIN = "train"
 DONE = "done"
 MEMBER_BYTES = 8
 """Of a user's keyed number."""
-"""Characters of a sensitive attribute's name."""
 SPLIT = "split"
 """Where the model of a private split travels among the weights, and its settings' table."""
 FAILED = "failed"

@@ -13,7 +13,7 @@ from fedlens.data.dataset import Dataset, DatasetError, build_dataset
 from fedlens.data.labelled.arrays import load_labelled_arrays
 from fedlens.data.mapped_arrays import is_mappable, map_array, packed_problem, unread
 from fedlens.data.spec import DatasetSpec
-from fedlens.foundation.class_names import NAME_RULE, is_class_name
+from fedlens.foundation.names import NAME_RULE, is_plain_name
 from fedlens.foundation.unlabelled import UNLABELLED, is_mark
 
 LABELS = {"train_labels": "train_images", "test_labels": "test_images"}
@@ -64,6 +64,7 @@ def load_npz(path: Path) -> Dataset:
         (_images(path, "train_images", arrays), labels["train_labels"]),
         (_images(path, "test_images", arrays), labels["test_labels"]),
         class_names=[UNLABELLED] if unlabelled else declared or _numbers(highest + 1),
+        declared=declared is not None,
         attribution=f"your own data, from {path.name}",
         user_ids=labels.get("user_ids"),
         sensitive=_sensitive(path, labels),
@@ -105,7 +106,7 @@ def _names(path: Path, found: NDArray[np.generic]) -> list[str]:
             f"{path}: classes has texts that cannot be read; write them anew"
         ) from None
     for number, name in enumerate(names):
-        if not is_class_name(name) or is_mark(name) or name in names[:number]:
+        if not is_plain_name(name) or is_mark(name) or name in names[:number]:
             raise DatasetError(
                 f"{path}: classes[{number}] is {name[:80]!r}; call each class otherwise: "
                 f"{NAME_RULE}, and not {UNLABELLED}"

@@ -42,6 +42,8 @@ class Dataset:
         attribution: whom to credit, under which licence.
         train_sensitive: int64 [n], sensitive attribute of each training image, or None.
         test_sensitive: int64 [m], the same of the test images.
+        declared: whether the classes' names were published or said beside the records. Others may
+            be one person's alone, as a label that nobody else has, and are not told to a store.
     """
 
     name: str
@@ -56,6 +58,7 @@ class Dataset:
     attribution: str
     train_sensitive: Labels | None = None
     test_sensitive: Labels | None = None
+    declared: bool = False
 
     def without_labels(self) -> Dataset:
         """The same images, of which nobody has said what they are.
@@ -87,6 +90,7 @@ def build_dataset(
     attribution: str,
     user_ids: NDArray[np.int64] | None = None,
     sensitive: tuple[Labels, Labels] | None = None,
+    declared: bool = False,
 ) -> Dataset:
     """Check what a source read and freeze it.
 
@@ -99,6 +103,7 @@ def build_dataset(
         attribution: credit and licence.
         user_ids: user of each training image, or None.
         sensitive: of each training and of each test image, from 0, or None.
+        declared: as in `Dataset`.
 
     Raises:
         DatasetError: on an empty set, wrong shapes, labels out of range, or user ids or
@@ -138,6 +143,7 @@ def build_dataset(
         attribution=attribution,
         train_sensitive=None if hidden is None else hidden[0],
         test_sensitive=None if hidden is None else hidden[1],
+        declared=declared,
     )
 
 

@@ -45,6 +45,7 @@ def load_embedded() -> Dataset:
         train,
         test,
         class_names=MNIST_FILES.class_names,
+        declared=True,
         attribution=f"A sample of {MNIST_FILES.attribution}",
     )
 

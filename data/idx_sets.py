@@ -126,6 +126,7 @@ def load_idx_set(published: IdxSet, data_dir: Path | None) -> Dataset:
         train,
         test,
         class_names=published.class_names,
+        declared=True,
         attribution=published.attribution,
     )
 

@@ -58,6 +58,7 @@ def load_stand_in(argument: str, _: Path | None = None) -> Dataset:
         (train_images, train_labels),
         (test_images, test_labels),
         class_names=[f"stand-in {i}" for i in range(classes)],
+        declared=True,
         attribution=source.attribution,
     )
 

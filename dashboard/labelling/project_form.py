@@ -13,7 +13,7 @@ from fedlens.dashboard.access.account import require
 from fedlens.dashboard.access.session import run_title, store
 from fedlens.dashboard.widgets.display import Frame, frame, rows_of
 from fedlens.dashboard.widgets.markup import plain
-from fedlens.foundation.class_names import is_class_name
+from fedlens.foundation.names import is_plain_name
 from fedlens.store import (
     LabelKind,
     LabelRecord,
@@ -49,7 +49,7 @@ def default_labels(classes: Sequence[int], run: RunRecord) -> list[LabelRecord]:
     labels = []
     for number in classes:
         name = run.name_of_class(number)
-        if not is_class_name(name) or name in taken:
+        if not is_plain_name(name) or name in taken:
             name = f"class {number}"
         key = str(number) if number <= 9 else (free.pop(0) if free else "")
         if key and name not in taken:

@@ -66,3 +66,5 @@ class Prepared(Generic[Made]):
                 del self._share[key]
                 if failed is not None:
                     self._failed[key] = failed
+                    for old in list(self._failed)[: -jobs.MOST_AT_ONCE]:
+                        del self._failed[old]

@@ -376,7 +376,8 @@ def _unread_in(path: Path) -> str:
         return f"{path}: {said}" if (said := UNREAD.get(path.suffix.lower())) else ""
     if sub_folders(path) or holds_pictures(path, SUFFIXES):
         return ""
-    files = [Path(one.path) for one in islice(entries(path), LOOKED_AT) if one.is_file()]
+    files = [Path(one.path) for one in islice(entries(path), LOOKED_AT)]
+    files = [one for one in files if one.is_file() and not one.is_symlink()]
     fits = _fits_of(name for name in DATASETS if name != TREE)
     sets = [one.name for one in files if any(fit(one) for fit in fits)]
     if sets:

@@ -236,6 +236,7 @@ def load_records(
         (train.images(form), labels[0]),
         (test.images(form), labels[1]),
         class_names=classes,
+        declared={*classes} <= {*form.fixed, *asked.renamed.values()},
         attribution=DATASETS[kind].attribution or f"your own records, from {where.name}",
         user_ids=users if asked.source.needs_user else None,
         sensitive=_sensitive(asked, train, test) if asked.sensitive else None,

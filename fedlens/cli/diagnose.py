@@ -162,8 +162,9 @@ def run(args: argparse.Namespace) -> int:
     from fedlens.foundation.errors import ExitStatus
 
     chosen = open_run(args.run_dir, store=args.store)
+    if chosen.worth == "noise":
+        say("NOISE: this run learned next to nothing; what is not found may well be there")
     if args.reference == NONE:
-        _warn_of_noise(chosen)
         return _hint(chosen, args.sound, as_json=args.json)
     if args.sound is not None:
         raise WrongUse("--sound is of --reference none alone: leave one of them out")
@@ -191,7 +192,6 @@ def run(args: argparse.Namespace) -> int:
     step("pictures")
     from fedlens.simulations.plots.diagnosis import plot_diagnosis  # what is first said needs none
 
-    _warn_of_noise(chosen)
     picture = chosen.path / PICTURE
     plot_diagnosis(found, picture)
     kept = None
@@ -205,12 +205,6 @@ def run(args: argparse.Namespace) -> int:
         if kept is not None:
             say(f"kept for the dashboard: {kept}")
     return ExitStatus.DONE
-
-
-def _warn_of_noise(run: Run) -> None:
-    """After what is first said, which needs no store."""
-    if run.worth == "noise":
-        say("NOISE: this run learned next to nothing; what is not found may well be there")
 
 
 def _look_of(args: argparse.Namespace) -> Callable[[str], None] | None:

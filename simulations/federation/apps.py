@@ -201,11 +201,15 @@ def node_users(config: Config, number: int) -> ArrayUsers:
 
 
 def named_classes(config: Config) -> tuple[str, ...]:
-    """What people call the classes of a simulation's data; nothing where they have but numbers."""
+    """What people call the classes of a simulation's data, where that follows from no record.
+
+    Nothing where they have numbers alone.
+    """
     if config.data.labels == NONE or config.data.name.partition(":")[0] == PREFIX:
         return ()
-    names = simulated_federation(config.data, config.seed)[0].class_names
-    return () if names == tuple(map(str, range(len(names)))) else names
+    dataset, _ = simulated_federation(config.data, config.seed)
+    names, numbers = dataset.class_names, tuple(map(str, range(dataset.classes)))
+    return names if dataset.declared and names != numbers else ()
 
 
 def forget_nodes() -> None:

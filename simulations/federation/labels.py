@@ -64,6 +64,7 @@ def labelled_as(
         test_labels=tests,
         classes=len(model.class_names),
         class_names=model.class_names,
+        declared=True,
     )
     kept = sure >= data.least_confidence
     ends = np.concatenate([[0], np.cumsum(kept)])[dealt.offsets].astype(np.int64)

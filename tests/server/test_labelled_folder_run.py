@@ -48,7 +48,7 @@ def test_a_run_hides_the_column_of_a_labelled_folder(folder: Path, tmp_path: Pat
     outcome = train_in_process(config, directory, directory.default_store, None)
     with open_store(directory.default_store) as store:
         stored = store.samples(SampleFilter(run_id=outcome.run_id, purpose="curated"))
-        assert store.run(outcome.run_id).class_names == ("cat", "cow", "dog")
+        assert store.run(outcome.run_id).class_names == ()  # a label may be one person's alone
     assert {sample.requested_class for sample in stored} == {0, 1, 2}
     loaded = privatizer.load(directory.path)
     assert loaded.shape == (1, 28, 28)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from fedlens.client.messages import TrainRequest
 from fedlens.client.train import train
@@ -15,7 +16,7 @@ from fedlens.server.config.mechanism import mechanism
 from fedlens.server.config.tree import Config
 from fedlens.server.learning.builds_on import with_cost
 from fedlens.server.run.directory import RunDirectory
-from fedlens.simulations.federation.apps import node_users, usual_records
+from fedlens.simulations.federation.apps import named_classes, node_users, usual_records
 
 PEOPLE, EACH, ONE = 40, 12, 7
 
@@ -43,6 +44,37 @@ def config_of(path: str, users: int, **changes) -> Config:
             **{key.replace("__", "."): value for key, value in changes.items()},
         }
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("renamed", "told"),
+    [
+        ("", ()),
+        (",map=cat:cat", ()),
+        (",map=cat:cat;dog:dog", ("cat", "dog")),
+        (",map=cat:felis;dog:canis", ("canis", "felis")),
+    ],
+)
+def test_no_persons_own_label_is_told_as_the_name_of_a_class(tmp_path, renamed, told):
+    for name in ("cat", "dog"):
+        for user in range(6):
+            place = tmp_path / "own" / name / f"u{user}" / "0.png"
+            place.parent.mkdir(parents=True)
+            Image.fromarray(np.full((28, 28), 9 * user, np.uint8)).save(place)
+    config = Config().updated({"data.name": f"tree:{tmp_path / 'own'}{renamed}", "data.users": 2})
+    assert named_classes(config) == told
+
+
+def test_an_archive_and_the_demo_have_the_names_that_they_declare(tmp_path):
+    path = saved(tmp_path / "own.npz", EACH)
+    config = config_of(path, PEOPLE)
+    assert named_classes(config) == named_classes(Config()) == ()
+    with np.load(path) as arrays:
+        names = np.array([f"kind {number}" for number in range(10)])
+        np.savez(tmp_path / "named.npz", **arrays, classes=names)
+    config = config.updated({"data.name": f"npz:{tmp_path / 'named.npz'}"})
+    assert named_classes(config) == tuple(names)
+    assert named_classes(config.updated({"data.labels": "none"})) == ()
 
 
 def parts(config: Config) -> dict[int, np.ndarray]:
