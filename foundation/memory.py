@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 LARGE_PIECE = 2**22
 """Bytes of a piece that goes back as soon as it is freed."""
@@ -20,7 +22,8 @@ def give_back_memory(*, cycles: bool = True) -> bool:
 
     Args:
         cycles: whether what only refers to itself is looked for first, through all objects: an
-            eighth of a second where many libraries are loaded.
+            eighth to a half of a second where many libraries are loaded, unless they are passed
+            over (`pass_over_present_objects`).
 
     Returns:
         Whether it could be asked.
@@ -35,3 +38,19 @@ def give_back_memory(*, cycles: bool = True) -> bool:
     limit(_MMAP_THRESHOLD, LARGE_PIECE)
     trim(0)
     return True
+
+
+@contextmanager
+def pass_over_present_objects() -> Iterator[None]:
+    """While this lasts, searches for what only refers to itself look at newer objects alone.
+
+    Loaded libraries are hundreds of thousands of objects that nothing will ever free. What is freed
+    by reference counts, as tensors are, is freed as ever; cycles among the objects that are there
+    now are found once this has ended.
+    """
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()

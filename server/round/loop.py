@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from fedlens.accountant.ledger.population import OutOfBudget
+from fedlens.foundation.memory import pass_over_present_objects
 from fedlens.foundation.traces import traced
 from fedlens.server.config.schedule import ScheduledTask
 from fedlens.server.federation.contract_check import EnrolmentError
@@ -58,7 +59,8 @@ class TrainingRun:
             QuorumMissing: too few nodes are there for a round; nothing is charged for it.
         """
         try:
-            stopped = self._carry_out_rounds()
+            with pass_over_present_objects():
+                stopped = self._carry_out_rounds()
         except BaseException as error:
             missing = isinstance(error, EnrolmentError)  # says public facts of nodes alone
             interrupted = missing or isinstance(error, KeyboardInterrupt)

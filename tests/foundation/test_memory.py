@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import platform
 import subprocess
 import sys
+import weakref
+
+from fedlens.foundation.memory import pass_over_present_objects
 
 CHILD = """
 import gc
@@ -22,6 +26,30 @@ gc.collect()
 before = resident()
 print(give_back_memory(), before - resident())
 """
+
+
+class Ring:
+    """Refers to itself, so that no count of references frees it."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+def test_newer_cycles_are_freed_while_present_objects_are_passed_over() -> None:
+    gc.collect()
+    old = Ring()
+    was = weakref.ref(old)
+    with pass_over_present_objects():
+        looked_at = len(gc.get_objects())
+        new = weakref.ref(Ring())
+        del old
+        gc.collect()
+        assert new() is None
+        assert was() is not None
+    gc.collect()
+    assert was() is None
+    assert looked_at < len(gc.get_objects()) / 2
+    assert gc.get_freeze_count() == 0
 
 
 def test_what_was_freed_is_given_back() -> None:
