@@ -122,6 +122,7 @@ def diagnose(
     on_look: OnLook | None = None,
     guessed: bool = False,
     stored_at: Path | None = None,
+    class_names: Sequence[str] = (),
 ) -> Diagnosis:
     """Name the faults that a run's releases show, and the share of users that has each.
 
@@ -136,6 +137,7 @@ def diagnose(
         guessed: whether how many users a release is of is a guess, as on a side of a split.
         stored_at: folder where what the library's changes of images change is stored for the next
             time, where the reference is nobody's secret.
+        class_names: what people call the classes; empty where they have numbers alone.
 
     Raises:
         WrongUse: the run kept nothing that can be read, or the reference is of another schema.
@@ -156,7 +158,15 @@ def diagnose(
             on_look(said)
         give_back_memory(cycles=False)
         begin("fits")
-        inquiry = Inquiry(observed, reference, records, tried, on_step, stored_at=stored_at)
+        inquiry = Inquiry(
+            observed,
+            reference,
+            records,
+            tried,
+            on_step,
+            stored_at=stored_at,
+            class_names=class_names,
+        )
         return concluded(inquiry, reference, begin)
 
 
@@ -191,6 +201,7 @@ def concluded(inquiry: Inquiry, reference: Reference, begin: OnStage = _unheard)
         hypotheses=inquiry.named,
         records_per_user=inquiry.reference.records,
         deviation=None if known else deviation_of(inquiry, model),
+        class_names=inquiry.class_names,
     )
 
 
@@ -258,7 +269,7 @@ def unnamed(inquiry: Inquiry, taken: Taken, why: str, share: float) -> FoundFaul
     question = question_of(like, taken.classes, inquiry.classes)
     return FoundFault(
         fault="",
-        says=f"{why}; it looks most like {like.said}",
+        says=f"{why}; it looks most like {inquiry.describe(taken.place)}",
         amount=None,
         share=min(1.0, max(0.0, float(share))),
         low=None,
@@ -321,6 +332,7 @@ def findings_of(inquiry: Inquiry, taken: Sequence[Taken]) -> list[FoundFault]:
     named = [
         _finding(
             inquiry.hypotheses[one.place],
+            inquiry.describe(one.place),
             shares.values[i],
             shares.interval(i),
             one.q_value,
@@ -337,6 +349,7 @@ def findings_of(inquiry: Inquiry, taken: Sequence[Taken]) -> list[FoundFault]:
 
 def _finding(
     one: Hypothesis,
+    says: str,
     share: float,
     interval: tuple[float, float],
     q: float,
@@ -347,7 +360,7 @@ def _finding(
     share = min(1.0, max(0.0, float(share)))
     return FoundFault(
         one.fault.name,
-        one.said,
+        says,
         one.variant.amount if one.fault.measure else None,
         share,
         *interval,
@@ -393,7 +406,7 @@ def alternatives_of(
     likely = {place: math.exp(min(0.0, (left.z[place] ** 2 - most) / 2)) for place in best.values()}
     kept = sorted((p for p in likely if likely[p] > HARDLY), key=lambda p: -likely[p])
     return tuple(
-        Alternative(inquiry.hypotheses[p].fault.name, inquiry.hypotheses[p].said, likely[p])
+        Alternative(inquiry.hypotheses[p].fault.name, inquiry.describe(p), likely[p])
         for p in kept[:MOST_ALTERNATIVES]
     )
 

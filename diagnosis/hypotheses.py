@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fedlens.foundation.names import call_classes
 from fedlens.models.faults import FAULTS
 from fedlens.models.faults.protocol import Fault, FaultSetting, Variant
 from fedlens.models.shapes import ImageShape
@@ -20,12 +21,11 @@ class Hypothesis:
     fault: Fault
     variant: Variant
 
-    @property
-    def said(self) -> str:
-        """The fault in words, with its amount and classes."""
+    def described(self, names: Sequence[str] = ()) -> str:
+        """The fault in words, with its amount and classes, which ``names`` has names of."""
         fault, variant = self.fault, self.variant
         amount = f", {variant.amount:g} {fault.measure}" if fault.measure else ""
-        classes = f" (class {', '.join(map(str, variant.chosen))})" if variant.chosen else ""
+        classes = f" ({call_classes(variant.chosen, names)})" if variant.chosen else ""
         return f"{fault.says}{amount}{classes}"
 
     def renamed(self, classes: int) -> Tensor | None:

@@ -69,6 +69,7 @@ class Inquiry:
         *,
         surprised: bool = True,
         stored_at: Path | None = None,
+        class_names: Sequence[str] = (),
     ) -> None:
         """Compute what reference users of so many records would have released.
 
@@ -80,8 +81,9 @@ class Inquiry:
             on_step: told how far it is.
             surprised: whether changes that are in no library are looked at too.
             stored_at: folder where what changes of images change is stored; None: nowhere.
+            class_names: what people call the classes; empty where they have numbers alone.
         """
-        self._stored_at = stored_at
+        self._stored_at, self.class_names = stored_at, tuple(class_names)
         self.reference = ReferenceSums(observed.evidence, reference, records)
         self.classes, self.observed = reference.classes, observed
         self._cards, self._copies = _card_places(observed)
@@ -111,6 +113,10 @@ class Inquiry:
         found = chain(*in_threads(self.reference.means_of, alike))
         means = dict(zip(chain(*alike), found, strict=True))
         self.geometry.add([means[one] for one in hypotheses])
+
+    def describe(self, place: int) -> str:
+        """A hypothesis in words."""
+        return self.hypotheses[place].described(self.class_names)
 
     @property
     def others(self) -> list[int]:

@@ -118,6 +118,8 @@ class Diagnosis:
     """That a user contributes, as declared or as the size of the releases says."""
     deviation: Deviation | None = None
     """Where and how users' images differ, where something has no name or nothing is claimed."""
+    class_names: tuple[str, ...] = ()
+    """What people call the classes; empty where they have numbers alone."""
 
     @property
     def unexplained(self) -> str:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from fedlens.foundation.names import call_class
+
 UNLABELLED = "unlabelled"
 OWN, NONE, BY_MODEL = "own", "none", "model:"
 """Where records' labels come from: theirs, nowhere, or a label model that is named behind it."""
@@ -32,6 +36,11 @@ def reads_own_labels(labels: str) -> bool:
     return labels == OWN or labels.startswith(OWN_OR)
 
 
-def requested_words(number: int | None) -> str:
-    """What a sample was requested for, in words: ``requested class 3``, or ``unlabelled``."""
-    return UNLABELLED if number is None else f"requested class {number}"
+def requested_words(number: int | None, names: Sequence[str] = ()) -> str:
+    """What a sample was requested for, in words: ``requested class 3``, or ``unlabelled``.
+
+    Args:
+        number: of the class; None where there is none.
+        names: what people call the classes; empty where they have numbers alone.
+    """
+    return UNLABELLED if number is None else f"requested {call_class(number, names)}"

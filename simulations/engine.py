@@ -118,6 +118,8 @@ class Summary:
     """Which nodes its rounds had, and for what share of the declared users its releases speak."""
     whole: bool = True
     """Whether every round had all the nodes and users that are declared."""
+    class_names: tuple[str, ...] = ()
+    """What people call the classes; empty where they have numbers alone."""
     simulation_only: tuple[str, ...] = MEASURED_ON_REAL_IMAGES
 
     def to_json(self) -> dict[str, Any]:
@@ -189,6 +191,7 @@ def simulate(
         read = kept_leakage(directory)
         releases = len(store.releases(outcome.run_id))
         entries = len(store.ledger(outcome.run_id))
+        class_names = store.run(outcome.run_id).class_names
     spending = outcome.spending
     return Summary(
         run_id=outcome.run_id,
@@ -223,6 +226,7 @@ def simulate(
         stopped=outcome.stopped,
         covered=outcome.covered,
         whole=outcome.whole,
+        class_names=class_names,
     )
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedlens.foundation.dates import today
+from fedlens.foundation.names import call_class
 from fedlens.store.checks import (
     MAX_LONG,
     check_choice,
@@ -84,7 +85,7 @@ class RunRecord:
 
     def name_of_class(self, number: int) -> str:
         """What a class is called: its name, or ``class N`` where it has none."""
-        return dict(enumerate(self.class_names)).get(number, f"class {number}")
+        return call_class(number, self.class_names)
 
     def class_of_name(self, name: str) -> int | None:
         """The class that is called so, by its own name or as ``class N``; None for none."""

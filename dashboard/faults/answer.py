@@ -103,6 +103,8 @@ class DiagnosisAnswer:
     """By fault: samples before and after it, as base64 PNGs with their labels."""
     deviation: Deviation | None = None
     """Where something has no name, or nothing is claimed."""
+    class_names: tuple[str, ...] = ()
+    """What people call the classes; empty where they have numbers alone."""
 
     def to_json(self) -> dict[str, Any]:
         """In the command's own layout, as `read_answer` takes it."""
@@ -122,6 +124,7 @@ class DiagnosisAnswer:
             "releases": list(self.releases),
             "hypotheses": self.hypotheses,
             "deviation": None if self.deviation is None else asdict(self.deviation),
+            "class_names": list(self.class_names),
         }
 
     @property
@@ -181,6 +184,7 @@ def read_answer(found: Any, looks: Any = None) -> DiagnosisAnswer:
             hypotheses=int(found["hypotheses"]),
             looks=looks if isinstance(looks, dict) else {},
             deviation=_deviation(found["deviation"]),
+            class_names=tuple(map(str, found["class_names"])),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise AnswerError(f"this is no diagnosis of this version: {error!r}") from None

@@ -10,7 +10,6 @@ from fedlens.accountant.ledger.terms import population_folder
 from fedlens.accountant.wording import percentage
 from fedlens.dashboard.faults.answer import (
     UNEXPLAINED,
-    Deviation,
     DiagnosedFault,
     DiagnosisAnswer,
     ShownClass,
@@ -20,6 +19,7 @@ from fedlens.dashboard.widgets.display import put_card
 from fedlens.dashboard.widgets.markup import picture, tag, text
 from fedlens.diagnosis.probe_offers import ProbeOffer, probe_offer
 from fedlens.foundation.errors import FedlensError
+from fedlens.foundation.names import call_class, call_classes
 from fedlens.foundation.unlabelled import UNLABELLED
 from fedlens.store import RunRecord
 
@@ -119,13 +119,13 @@ def describe_certainty(finding: DiagnosedFault) -> str:
     )
 
 
-def describe_classes(finding: DiagnosedFault, classes: int) -> str:
+def describe_classes(finding: DiagnosedFault, classes: int, names: Sequence[str] = ()) -> str:
     """In which classes a finding shows; ``classes`` is 0 of data without labels."""
     if classes < 2:
         return "All records alike"
     if not finding.classes or len(finding.classes) >= classes:
         return "All classes alike"
-    return "Only in class " + ", ".join(map(str, finding.classes))
+    return f"Only in {call_classes(finding.classes, names)}"
 
 
 def describe_lookalikes(finding: DiagnosedFault) -> str:
@@ -205,7 +205,7 @@ def _refused(answer: DiagnosisAnswer) -> str:
         '<p class="over">Nothing is claimed</p><h2>The reference is of another kind</h2>'
         f"<p>{text(answer.why)}</p><p>Records of another source fake faults, so none is named "
         f"against <b>{text(answer.reference)}</b>. {text(describe_next_steps(answer))}</p>"
-        f"{'' if answer.deviation is None else deviation_figures(answer.deviation)}"
+        f"{'' if answer.deviation is None else deviation_figures(answer)}"
     )
 
 
@@ -239,7 +239,7 @@ def finding_card(finding: DiagnosedFault, answer: DiagnosisAnswer, classes: int)
         f'<p class="big num">{percent(finding.share)} <span class="quiet">of users '
         f"(95%: {interval_of(finding)})</span></p>"
         f"{_bar(finding, smallest)}"
-        f"{_facts(finding, classes, smallest)}</div>"
+        f"{_facts(finding, answer, classes)}</div>"
         f'<div><p class="over">What it looks like</p>{_looks(finding, answer)}</div></div>'
     )
 
@@ -257,7 +257,7 @@ def _unnamed_card(finding: DiagnosedFault, answer: DiagnosisAnswer, classes: int
     facts = (
         ("Looks most like", finding.like),
         ("How images differ", where or "not known"),
-        ("Where", describe_classes(finding, classes)),
+        ("Where", describe_classes(finding, classes, answer.class_names)),
         ("How sure", describe_certainty(finding)),
     )
     rows = "".join(f"<dt>{text(name)}</dt><dd>{text(said)}</dd>" for name, said in facts)
@@ -267,16 +267,17 @@ def _unnamed_card(finding: DiagnosedFault, answer: DiagnosisAnswer, classes: int
         f'<p class="big num">about {percent(finding.share)} <span class="quiet">of users, if it '
         "changes as much as what it looks like; no interval can be given</span></p>"
         f'<dl class="facts">{rows}</dl></div>'
-        f'<div><p class="over">What it may look like</p>{deviation_figures(answer.deviation)}</div>'
+        f'<div><p class="over">What it may look like</p>{deviation_figures(answer)}</div>'
         "</div>"
     )
 
 
-def deviation_figures(deviation: Deviation | None) -> str:
+def deviation_figures(answer: DiagnosisAnswer) -> str:
     """Mean images of the reference and of users, and what differs."""
+    deviation = answer.deviation
     if deviation is None or not deviation.shown:
         return '<p class="quiet">No picture can be given.</p>'
-    pairs = "".join(_change(one) for one in deviation.shown)
+    pairs = "".join(_change(one, answer.class_names) for one in deviation.shown)
     return (
         f'<div class="pairs">{pairs}</div><p class="quiet">Mean images by class: of the reference, '
         "of users as far as their noised sums tell, and the difference (red: brighter, blue: "
@@ -284,19 +285,20 @@ def deviation_figures(deviation: Deviation | None) -> str:
     )
 
 
-def _change(one: ShownClass) -> str:
-    name = f"class {one.label}"
+def _change(one: ShownClass, names: Sequence[str]) -> str:
+    name = call_class(one.label, names)
     return (
         f'<figure><div class="row">{picture(one.before, f"mean of the reference, {name}")}'
         f"<span>→</span>{picture(one.after, f'mean of users as sums say, {name}')}"
-        f"{picture(one.change, f'difference, {name}')}</div><figcaption>{name}</figcaption>"
+        f"{picture(one.change, f'difference, {name}')}</div><figcaption>{text(name)}</figcaption>"
         "</figure>"
     )
 
 
-def _facts(finding: DiagnosedFault, classes: int, smallest: float) -> str:
+def _facts(finding: DiagnosedFault, answer: DiagnosisAnswer, classes: int) -> str:
+    smallest = answer.smallest.get(finding.fault, math.inf)
     facts = (
-        ("Where", describe_classes(finding, classes)),
+        ("Where", describe_classes(finding, classes, answer.class_names)),
         ("How sure", describe_certainty(finding)),
         ("Harmless explanations", describe_lookalikes(finding)),
         ("Other faults that fit", describe_alternatives(finding)),
@@ -327,24 +329,27 @@ def _looks(finding: DiagnosedFault, answer: DiagnosisAnswer) -> str:
     shown = answer.looks.get(finding.fault, [])
     if not shown:
         return '<p class="quiet">It changes which records there are, not how one looks.</p>'
-    pairs = "".join(_pair(one) for one in shown)
+    pairs = "".join(_pair(one, answer.class_names) for one in shown)
     return (
         f'<div class="pairs">{pairs}</div><p class="quiet">Synthetic samples as they are, and with '
         "the fault carried out on them. No user's record is shown.</p>"
     )
 
 
-def _pair(one: dict[str, str]) -> str:
-    before, after = one.get("label", ""), one.get("named", "")
-    same = before == after
-    caption = f"class {before}" if same else f"class {before}, called {after}"
-    caption = caption if before else UNLABELLED
+def _pair(one: dict[str, str], names: Sequence[str]) -> str:
+    before, after = (_called(one.get(key, ""), names) for key in ("label", "named"))
+    caption = before if before == after else f"{before}, called {after}"
+    caption = caption or UNLABELLED
     alike = f"the same with the fault: {after}".removesuffix(": ")
     return (
         f'<figure><div class="row">{picture(one.get("before", ""), f"sample: {caption}")}'
         f"<span>→</span>{picture(one.get('after', ''), alike)}</div>"
         f"<figcaption>{text(caption)}</figcaption></figure>"
     )
+
+
+def _called(number: str, names: Sequence[str]) -> str:
+    return call_class(int(number), names) if number.isdecimal() else ""
 
 
 def _rest(answer: DiagnosisAnswer) -> str:

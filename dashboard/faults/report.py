@@ -104,9 +104,9 @@ def _epsilon(value: float | None) -> str:
     return epsilon_text(math.inf if value is None else value)
 
 
-def samples_card(shown: Sequence[EvidenceSample]) -> str:
+def samples_card(shown: Sequence[EvidenceSample], run: RunRecord) -> str:
     """Samples side by side, each with its class and the first of its digest."""
-    figures = "".join(_sample(one) for one in shown)
+    figures = "".join(_sample(one, run.class_names) for one in shown)
     return (
         '<p class="over">Samples kept as evidence</p>'
         f'<h3>{len(shown):,} synthetic samples</h3><div class="pairs">{figures}</div>'
@@ -122,9 +122,9 @@ def _kinds(shown: Sequence[EvidenceSample]) -> str:
     return ""
 
 
-def _sample(one: EvidenceSample) -> str:
+def _sample(one: EvidenceSample, names: Sequence[str]) -> str:
     kind = "" if one.sample is None else f", {one.sample.purpose}"
-    name = f"no. {one.sample_id}, {requested_words(one.requested_class)}{kind}"
+    name = f"no. {one.sample_id}, {requested_words(one.requested_class, names)}{kind}"
     if one.sample is None:
         shown = '<span class="quiet">no longer in the store</span>'
     else:
@@ -215,7 +215,7 @@ def _report_cards(store: Store, finding_id: int) -> Iterator[str]:
             yield card(probe_card(entry.content))
     shown = samples_in(entries, store)
     if shown:
-        yield card(samples_card(shown))
+        yield card(samples_card(shown, run))
     yield card(history_card(entries))
 
 

@@ -142,7 +142,7 @@ def _detail(finding: StoredFinding) -> None:
                 put_card(report.probe_card(entry.content))
         shown = samples_in(history, store())
         if shown:
-            put_card(report.samples_card(shown))
+            put_card(report.samples_card(shown, run))
     with right:
         _report(finding)
         if account().may("manage"):

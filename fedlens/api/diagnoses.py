@@ -212,12 +212,24 @@ def diagnose(
         on_look=on_look,
         guessed=chosen.config.split.active or (earlier is not None and earlier.config.split.active),
         stored_at=chosen.path / FOLDER if public else None,
+        class_names=_class_names(chosen),
     )
     findings = (
         replace(one, probe_refusal=why_not_asked(chosen.config, one.probe) if one.probe else "")
         for one in said.findings
     )
     return replace(said, findings=tuple(findings))
+
+
+def _class_names(run: Run) -> tuple[str, ...]:
+    """What people call the run's classes; nothing where its store cannot be read."""
+    from fedlens.store import StoreError, open_store
+
+    try:
+        with open_store(run.store) as store:
+            return store.run(run.id).class_names
+    except StoreError:
+        return ()
 
 
 def has_public_records(name: str) -> bool:

@@ -250,6 +250,11 @@ def _hint(run: Run, sound: str | None, *, as_json: bool) -> int:
     return ExitStatus.DONE
 
 
+def _classes(numbers: tuple[int, ...], names: tuple[str, ...]) -> str:
+    called = (str(number) if number >= len(names) else names[number] for number in numbers)
+    return ", ".join(called) or "-"
+
+
 def _interval(low: float | None, high: float | None) -> str:
     return "unknown" if low is None or high is None else f"{low:.1%} to {high:.1%}"
 
@@ -274,7 +279,7 @@ def _print(found: Diagnosis, picture: Path) -> None:
                     f"{one.share:.1%}" if one.named else f"about {one.share:.0%}",
                     _interval(one.low, one.high),
                     f"{one.q_value:.2g}",
-                    ", ".join(map(str, one.classes)) or "-",
+                    _classes(one.classes, found.class_names),
                 )
                 for one in found.findings
             ],

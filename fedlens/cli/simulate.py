@@ -14,6 +14,7 @@ from fedlens.cli.flags import add_json_flag, given_settings, select_flags
 from fedlens.cli.output import figure, print_json, program, round_bar, say
 from fedlens.cli.profile import show_profile
 from fedlens.foundation.errors import ExitStatus
+from fedlens.foundation.names import call_class
 from fedlens.foundation.profile import profiled
 from fedlens.store.worth import figure_of
 
@@ -214,7 +215,8 @@ def _print_samples(summary: Summary) -> None:
         worst = max(summary.rejected, key=lambda name: summary.rejected[name])
         say(
             f"  rejected        {mean:.0%} of the candidates for curated samples, "
-            f"most of class {worst} ({summary.rejected[worst]:.0%})"
+            f"most of {call_class(int(worst), summary.class_names)} "
+            f"({summary.rejected[worst]:.0%})"
         )
 
 

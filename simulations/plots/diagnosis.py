@@ -5,14 +5,17 @@ from __future__ import annotations
 import base64
 import io
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from matplotlib import rc_context
 from matplotlib.figure import Figure, FigureBase
 from PIL import Image
 
 from fedlens.diagnosis.deviation import Deviation
 from fedlens.diagnosis.report import Diagnosis
+from fedlens.foundation.names import call_class
 
 BLUE, ORANGE, GREY = "#1f5fa8", "#d1711b", "#bbbbbb"
 BELOW = 3.4
@@ -31,12 +34,13 @@ def plot_diagnosis(diagnosis: Diagnosis, path: Path) -> None:
     height, below = 0.24 * len(diagnosis.smallest_detectable) + 1.4, diagnosis.deviation
     more = 0.0 if below is None or not below.shown else BELOW
     figure = Figure(figsize=(7.2, height + more), layout="constrained")
-    if below is None or not more:
-        _draw_shares(figure, diagnosis)
-    else:
-        parts = np.ravel(np.asarray(figure.subfigures(2, height_ratios=(height, more))))
-        _draw_shares(parts[0], diagnosis)
-        _draw_deviation(parts[1], below)
+    with rc_context({"text.parse_math": False}):  # a class may be called $x$
+        if below is None or not more:
+            _draw_shares(figure, diagnosis)
+        else:
+            parts = np.ravel(np.asarray(figure.subfigures(2, height_ratios=(height, more))))
+            _draw_shares(parts[0], diagnosis)
+            _draw_deviation(parts[1], below, diagnosis.class_names)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=110)
 
@@ -64,12 +68,12 @@ def _draw_shares(figure: FigureBase, diagnosis: Diagnosis) -> None:
     axes.legend(loc="lower right", fontsize=8)
 
 
-def _draw_deviation(figure: FigureBase, deviation: Deviation) -> None:
+def _draw_deviation(figure: FigureBase, deviation: Deviation, names: Sequence[str]) -> None:
     """Mean images: of the reference, of users as their sums say, and the difference."""
     rows = ("reference", "users, as sums say", "difference")
     axes = figure.subplots(len(rows), len(deviation.shown), squeeze=False)
     for column, one in enumerate(deviation.shown):
-        axes[0][column].set_title(f"class {one.label}", fontsize=8)
+        axes[0][column].set_title(call_class(one.label, names), fontsize=8)
         for row, png in enumerate((one.before, one.after, one.change)):
             pixels = np.asarray(Image.open(io.BytesIO(base64.b64decode(png))))
             axes[row][column].imshow(pixels, cmap="gray", vmin=0, vmax=255)

@@ -47,6 +47,7 @@ def said(**changes: Any) -> dict[str, Any]:
         "hypotheses": 118,
         "records_per_user": 8,
         "deviation": None,
+        "class_names": [],
     } | changes
 
 

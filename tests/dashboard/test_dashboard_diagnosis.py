@@ -317,6 +317,25 @@ def test_shares_and_chances_are_said_in_few_digits() -> None:
     assert cards.describe_lookalikes(replace(finding, otherwise="")) == cards.OTHERWISE
 
 
+def test_classes_stand_by_the_names_that_people_gave_them() -> None:
+    bold = "<b>boot</b>"
+    swapped = diagnosed.TURNED | {"fault": "swap_labels", "classes": [1, 9]}
+    change = {"label": 9, "before": "", "after": "", "change": ""}
+    found = diagnosed.said(
+        findings=[swapped, diagnosed.UNNAMED],
+        deviation={"where": "darker", "shown": [change]},
+        class_names=[*"abcdefghi", bold],
+    )
+    looks = {"swap_labels": [{"before": "", "after": "", "label": "1", "named": "9"}]}
+    answer = replace(read_answer(found), looks=looks)
+    first, second = (cards.finding_card(one, answer, 10) for one in answer.findings)
+    assert "Only in b, &lt;b&gt;boot&lt;/b&gt;" in first
+    assert "<figcaption>b, called &lt;b&gt;boot&lt;/b&gt;</figcaption>" in first
+    assert "<figcaption>&lt;b&gt;boot&lt;/b&gt;</figcaption>" in second
+    assert bold not in first + second
+    assert read_answer(answer.to_json()).class_names == answer.class_names
+
+
 def test_what_the_command_found_is_what_the_dashboard_opens_with(
     place: RunPlace, store_at: tuple[str, Store], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

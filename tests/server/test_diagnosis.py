@@ -449,9 +449,16 @@ def test_the_largest_score_by_chance_knows_how_alike_scores_are():
 
 
 def test_amounts_between_those_of_the_library_are_looked_at():
-    tilt = next(one for one in library((1, 28, 28), 10) if one.said.startswith("tilted, 20"))
+    tilt = next(one for one in library((1, 28, 28), 10) if one.described().startswith("tilted, 20"))
     amounts = sorted(one.variant.amount for one in tilt.between())
     assert amounts == [15.0, 17.5, 23.75, 27.5]
+
+
+def test_a_hypothesis_calls_classes_as_people_do():
+    swap = next(one for one in library((1, 28, 28), 10) if one.variant.chosen == (1, 7))
+    assert swap.described().endswith("(class 1, 7)")
+    assert swap.described("abcdefghij").endswith("(b, h)")
+    assert swap.described("ab").endswith("(b, class 7)")
 
 
 @pytest.mark.parametrize("classes", [1, 2, 10])
