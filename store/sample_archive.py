@@ -8,7 +8,7 @@ import zipfile
 from collections.abc import Sequence
 
 from fedlens.accountant.wording import shown
-from fedlens.store.records import StoredBatch, StoredSample
+from fedlens.store.records import RunRecord, StoredBatch, StoredSample
 
 COLUMNS = ("sample_id", "position", "requested_class", "agreement", "sha256")
 README = """{provenance}
@@ -24,31 +24,33 @@ Bayesian DP epsilon {bdp_corrected} at delta {delta_bdp}, for people like those 
 
 samples.csv has a line for each image of images/: its requested class, and the probability of that
 class by the run's private annotator (agreement), where it has one. Unlabelled samples have neither.
-"""
+{classes}"""
 
 
-def archive(batch: StoredBatch, samples: Sequence[StoredSample], guarantee: str) -> bytes:
+def archive(batch: StoredBatch, samples: Sequence[StoredSample], run: RunRecord) -> bytes:
     """A ZIP of a batch: ``README.txt``, ``samples.csv`` and ``images/<sample_id>.png``.
 
     Args:
         batch: whose samples they are.
         samples: in the order of the table.
-        guarantee: of the run, in words.
+        run: the one that they are of.
     """
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w") as file:
-        file.writestr("README.txt", _readme(batch, guarantee))
+        file.writestr("README.txt", _readme(batch, run))
         file.writestr("samples.csv", _table(batch, samples))
         for sample in samples:
             file.writestr(f"images/{sample.sample_id}.png", sample.png)
     return content.getvalue()
 
 
-def _readme(batch: StoredBatch, guarantee: str) -> str:
+def _readme(batch: StoredBatch, run: RunRecord) -> str:
     """The words, figures rounded up: a file promises no more than holds."""
     names = ("dp_epsilon", "delta_dp", "bdp_corrected", "delta_bdp")
     figures = {name: shown(getattr(batch, name), 4) for name in names}
-    return README.format(**(vars(batch) | figures), guarantee=guarantee)
+    named = [f"{number} {name}" for number, name in enumerate(run.class_names)]
+    classes = f"\nClasses: {', '.join(named)}.\n" if named else ""
+    return README.format(**(vars(batch) | figures), guarantee=run.guarantee, classes=classes)
 
 
 def _table(batch: StoredBatch, samples: Sequence[StoredSample]) -> str:

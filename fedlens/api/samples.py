@@ -166,7 +166,7 @@ def export_samples(store_url: str, run_id: str, kind: Purpose, round_number: int
     with open_store(store_url) as store:
         batch = last_batch(store, run_id, kind, round_number)
         found = store.samples(SampleFilter(batch_id=batch.batch_id), 0, batch.count)
-        return archive(batch, found, store.run(run_id).guarantee)
+        return archive(batch, found, store.run(run_id))
 
 
 def draw_samples(

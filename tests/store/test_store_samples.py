@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import math
+import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -22,6 +24,7 @@ from fedlens.store import (
     StoreError,
 )
 from fedlens.store.engine import locate, make_engine
+from fedlens.store.sample_archive import archive
 from fedlens.store.schema import Base
 
 EVERYTHING = SampleFilter()
@@ -44,6 +47,19 @@ def test_a_batch_comes_back_with_its_samples_and_their_way_there(store: Store) -
         (batch_id, "run-1", 1, "curated")
     }
     assert store.sample(there[1].sample_id) == there[1]
+
+
+def test_an_archive_says_what_its_classes_are_called(store: Store) -> None:
+    paid_run(store)
+    batch = store.batch(store.add_batch(a_batch(2), some_samples(2)))
+    run, found = store.run("run-1"), store.samples(EVERYTHING)
+    said = []
+    for names in ((), ("boot", "a {b}")):
+        content = archive(batch, found, replace(run, class_names=names))
+        with zipfile.ZipFile(io.BytesIO(content)) as file:
+            said.append(file.read("README.txt").decode())
+    assert "Classes:" not in said[0]
+    assert said[1].endswith("Classes: 0 boot, 1 a {b}.\n")
 
 
 def test_no_batch_before_its_ledger_row(store: Store) -> None:
