@@ -228,7 +228,7 @@ def _flags(parser: argparse.ArgumentParser) -> list[str]:
     for action in parser._actions:
         if action.dest != "help":
             name = ", ".join(action.option_strings) or str(action.metavar or action.dest)
-            said = (action.help or "directory of a run").replace("|", r"\|")
+            said = (action.help or "directory of a run").replace("%%", "%").replace("|", r"\|")
             lines.append(f"| `{name}` | {said} |")
     return lines
 

@@ -48,7 +48,6 @@ def pass_over_present_objects() -> Iterator[None]:
     by reference counts, as tensors are, is freed as ever; cycles among the objects that are there
     now are found once this has ended.
     """
-    gc.collect()
     gc.freeze()
     try:
         yield

@@ -27,7 +27,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         "run released is shown again. Exit status: 0 where all that is expected holds, "
         f"{int(ExitStatus.ALARM)} where something does not, {int(ExitStatus.UNDECIDED)} where the "
         "noise leaves it open.",
-        epilog="example: fedlens card --out runs/march --expect 'duplicates < 10%%'",
+        epilog="example: fedlens card --out runs/march --expect 'duplicates < 10%'",
     )
     parser.add_argument(
         "run_dir", type=Path, metavar="RUN_DIR", nargs="?", help="a run with a card, to read"
