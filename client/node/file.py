@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from fedlens.client.node.slices import in_slice, wanted_slice
 from fedlens.client.node.store import is_store, open_store, require_unchanged, store_stamp
-from fedlens.client.users.protocol import ArrayUsers, DataOrigin, LocalUsers, NodeDataError
+from fedlens.client.users.protocol import ArrayUsers, LocalUsers, NodeDataError
 from fedlens.data.mapped_arrays import map_array, packed_problem
 
 DECLARED, ENROLLED = "declared_", "enrolled_"
@@ -112,7 +112,6 @@ def _opened_users(path: Path, stamp: str, partition: int) -> ArrayUsers:
         sensitive_classes=sensitive_classes,
         hides=_read_choices(path, found, known, places[known], len(ids)),
         ids=ids,
-        origin=DataOrigin(own=True),
         declared=_read_declared(path, found, known, places[known], ids),
     )
 

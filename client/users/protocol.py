@@ -38,8 +38,9 @@ class LocalData:
 class DataOrigin:
     """Where a node's data are from, as the node itself says it."""
 
-    own: bool = False
-    """Whether they are the node's own, and no simulation's."""
+    own: bool = True
+    """Whether they are the node's own, and no simulation's: taken for granted where nothing is
+    said, for a simulation is spared what hides how much a user holds."""
     federation: str = ""
     """Name of the federation under whose contract they were prepared; empty for none."""
     contract: str = ""
@@ -169,7 +170,7 @@ class ArrayUsers:
     slice: str = ""
     """The slice that these are the users of, ``attribute=value``; empty for all users."""
     origin: DataOrigin = field(default_factory=DataOrigin)
-    """Where they are from."""
+    """Where they are from: the node's own, unless said otherwise."""
 
     def __len__(self) -> int:
         """Number of users."""

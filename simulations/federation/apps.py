@@ -15,7 +15,14 @@ from fedlens.client.contract import PREFIX
 from fedlens.client.node.file import open_node_users
 from fedlens.client.node.policy import USUAL_RECORDS, NodePolicy
 from fedlens.client.node.slices import in_slice
-from fedlens.client.users.protocol import ArrayUsers, LocalData, LocalUsers, Rows, is_simulated
+from fedlens.client.users.protocol import (
+    ArrayUsers,
+    DataOrigin,
+    LocalData,
+    LocalUsers,
+    Rows,
+    is_simulated,
+)
 from fedlens.data.registry import Dataset, DatasetError, load
 from fedlens.data.sensitive import SensitiveValues, sensitive_values_of
 from fedlens.foundation.errors import WrongUse
@@ -275,6 +282,7 @@ def _block(config: Config, number: int, dataset: Dataset, dealt: Partition) -> A
         hides=None if hides is None else hides[first:last],
         ids=dealt.ids[first:last],
         declared={name: all_[first:last] for name, all_ in declared_values(config).items()},
+        origin=DataOrigin(own=False),
     )
 
 

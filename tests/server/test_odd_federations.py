@@ -9,7 +9,7 @@ from run_tasks import FOCUSED, RECORD_ANNOTATED, WARM
 from fedlens.accountant.ledger.ledger import Ledger
 from fedlens.client.app import build_client_app
 from fedlens.client.messages import TrainReply
-from fedlens.client.users.protocol import ArrayUsers
+from fedlens.client.users.protocol import ArrayUsers, DataOrigin
 from fedlens.models.shapes import ShapeError
 from fedlens.server.config.schedule import total_rounds
 from fedlens.server.round.step import NoUsableReply
@@ -39,7 +39,7 @@ class Federation:
         offsets = self._bounds[ends[number] : ends[number + 1] + 1]
         return ArrayUsers(
             **self._arrays, offsets=offsets, shape=self._shape,
-            classes=self._classes, partition=number,
+            classes=self._classes, partition=number, origin=DataOrigin(own=False),
         )  # fmt: skip
 
     def __call__(self, message, context):

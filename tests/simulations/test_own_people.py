@@ -119,7 +119,7 @@ def test_how_many_records_count_is_nothing_that_one_person_decides(tmp_path):
 def test_a_simulation_computes_what_people_hold_and_a_node_as_if_all_held_as_much(tmp_path):
     config = config_of(saved(tmp_path / "d.npz", 0, others=4), PEOPLE // 2)
     spared = node_users(config, 0)
-    hosted = replace(spared, origin=DataOrigin(own=True))
+    hosted = replace(spared, origin=DataOrigin())
     for place in range(len(spared)):
         data = spared.user(place)
         assert alone(data, EACH, spared).images.shape[1] == max(1, len(data.labels))
