@@ -31,7 +31,7 @@ def test_describe_and_train_answer(users, make_request):
     request = make_request(0, 1)
     described = Description.from_record(ask(app, DESCRIBE, request.to_record()).content)
     assert described == Description(
-        partition=0, users=7, shape=(1, 28, 28), classes=10, splits=True
+        partition=0, users=7, shape=(1, 28, 28), classes=10, splits=True, own=True
     )
     reply = TrainReply.from_record(ask(app, TRAIN, request.to_record()).content)
     assert reply.norms.sum() == 2 and reply.total.shape == (64330,)
