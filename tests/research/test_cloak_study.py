@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ from fedlens_research.framework.study import run_seeds
 from fedlens_research.lenet import LeNet5
 from fedlens_research.papers import STUDIES
 from fedlens_research.papers.cloak import COLUMNS
-from fedlens_research.papers.cloak_judging import sigma_of_bound
+from fedlens_research.papers.cloak_judging import raw_row, sigma_of_bound
 from fedlens_research.papers.cloak_training import (
     CAUTIOUS,
     CloakSettings,
@@ -116,6 +117,25 @@ def test_suppressing_more_bounds_the_information_more(rows: tuple[list[Row], Pat
     some, more = (one(found, box="white", fill="zeros", path_ratio=ratio) for ratio in (0.4, 0.7))
     assert number(more, "bound_nats") < number(some, "bound_nats")
     assert number(more, "bound_nats") > 0
+
+
+@pytest.mark.parametrize(
+    ("source", "theirs"), [("mnist-greater5", 0.9929), ("npz:faces.npz,utility=gender", None)]
+)
+def test_the_paper_s_accuracy_stands_beside_its_own_digits_alone(
+    source: str, theirs: float | None
+) -> None:
+    judge = SimpleNamespace(
+        settings=replace(settings(), source=source),
+        data=SimpleNamespace(test=SimpleNamespace(records=None)),
+        attack_part=None,
+        raw_accuracy=0.8,
+        base=lambda *head: {"accuracy": head[-1]},
+        fairness=lambda _: {},
+        attacks=lambda *_: {},
+    )
+    row = raw_row(judge)  # type: ignore[arg-type]
+    assert row["paper_accuracy"] == theirs and row["accuracy"] == 0.8
 
 
 def test_attackers_see_both_kinds_of_images(rows: tuple[list[Row], Path]) -> None:

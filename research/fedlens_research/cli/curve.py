@@ -52,9 +52,9 @@ def add_parser(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         nargs="+",
         default=[],
         metavar="NAME",
-        help="of code, decode, residual, features, logistic, trees, same, wide (default: all; "
-        "quick: code logistic same); the data's formula, if it has one, and the lines of reference "
-        "are always there, unlike in `attack`",
+        help="of likelihood, code, decode, residual, features, logistic, trees, same, wide "
+        "(default: all; quick: code logistic same); the data's formula, if it has one, and the "
+        "lines of reference are always there, unlike in `attack`",
     )
     add("--quick", action="store_true", help="one or two points, one seed, small networks")
     add("--data-dir", help="folder of the data sets' files")

@@ -226,7 +226,11 @@ class FilterJudge:
             formula_of(attack.name, reader),
         )
         every = fresh if formula is None else {**fresh, FORMULA: formula}
-        return {name: one.fit(attack, FRESH_SEED + self.seed) for name, one in every.items()}
+        fitted = {}
+        for name, one in every.items():
+            self.tell(f"  {name} learns, from {len(attack)} records ...")
+            fitted[name] = one.fit(attack, FRESH_SEED + self.seed)
+        return fitted
 
     def _read(self, fitted: FittedAttacker, test: PrivateData) -> AttackFigures:
         guesses = fitted.log_probabilities(test.records, test.side)
