@@ -7,6 +7,8 @@ import re
 import zipfile
 from datetime import date
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
@@ -14,7 +16,7 @@ import pytest
 from fedlens.accountant.ledger.prior import PriorReleases
 from fedlens.server.learning.pretrained_filter import PretrainedFilter
 from fedlens.store.exporters.samples import LabelledSample, statements
-from fedlens.store.records import StoredBatch
+from fedlens.store.records import RunRecord, StoredBatch
 from fedlens.store.sample_archive import archive
 
 pytestmark = pytest.mark.law("5: figures are rounded up")
@@ -50,7 +52,8 @@ def test_an_exported_batch_promises_no_less_than_was_spent():
         dp_epsilon=2.00049, delta_dp=1e-5, bdp_as_published=1.0, bdp_corrected=1.00049,
         bdp_sound=2.00049, delta_bdp=1e-10, provenance="SYNTHETIC",
     )  # fmt: skip
-    with zipfile.ZipFile(io.BytesIO(archive(batch, [], "guaranteed"))) as file:
+    run = cast(RunRecord, SimpleNamespace(guarantee="guaranteed", class_names=()))
+    with zipfile.ZipFile(io.BytesIO(archive(batch, [], run))) as file:
         text = " ".join(file.read("README.txt").decode().split())
     assert told(text) == [2.001, 1.001]
 

@@ -14,17 +14,22 @@ from PIL import Image
 
 from fedlens.cli import main
 from fedlens.foundation.errors import ExitStatus
+from fedlens.privatizers.attacks.claims import ONE
+from fedlens.privatizers.attacks.filter_attack import QUICK
 from fedlens.privatizers.attacks.filter_files import (
     RecordUnits,
     load_filter,
     load_units,
     save_filter,
 )
+from fedlens.privatizers.attacks.gate import LOOKS
 from fedlens.privatizers.classifiers import noise_shape_of
 from fedlens.privatizers.export import release
-from fedlens.privatizers.private_data import PrivateData
+from fedlens.privatizers.private_data import PrivateData, Split
 from fedlens.store import open_store
+from fedlens_research.tradeoff.measuring import FilterJudge
 from fedlens_research.tradeoff.points import CurveJob, build_recipe, parse_operating_points
+from fedlens_research.tradeoff.report import SEES
 
 LEAST: dict[str, dict[str, Any]] = {
     "information": {
@@ -70,6 +75,22 @@ def test_every_method_takes_every_size(
     assert torch.equal(found, release(trained.filter, train.records[:4], noise.manual_seed(5)))
     assert found.shape == (4, *train.shape) and bool(torch.isfinite(found).all())
     assert trained.reader is not None and trained.reader(found).shape == (4, 2)
+
+
+def test_a_curve_claims_what_the_attack_of_its_file_will_look_at() -> None:
+    """Else an honest filter fell: the attack reads near-duplicates by the likelihood too."""
+    own = images((1, 16, 16), 2)
+    recipe = build_recipe("alpha", own, quick=True, changes=LEAST["alpha"])
+    points = parse_operating_points("alpha", [POINTS["alpha"]])
+    provider = recipe.provider(recipe.settings, own, 0)
+    (trained,) = recipe.filters(CurveJob(recipe.settings, own, provider, points, 0))
+    names = ("likelihood", "code")
+    judge = FilterJudge(
+        Split(own, own, own), provider, names, 3, 3, None, 0, effort=QUICK, sees=SEES
+    )
+    claimed = set(judge.measure(trained).attacks)
+    looked_at = {name if sees == ONE else f"{name}, {sees}" for name, sees in LOOKS if sees in SEES}
+    assert claimed == looked_at
 
 
 def a_folder(root: Path, people: int) -> None:

@@ -39,6 +39,7 @@ from fedlens.privatizers.attacks.filter_attack import (
     attack_filter,
     told,
 )
+from fedlens.privatizers.attacks.gate import LOOKS
 from fedlens.privatizers.attacks.scores import score
 from fedlens.privatizers.attacks.targets import target_of
 from fedlens.privatizers.channels import channel_of
@@ -197,10 +198,14 @@ class FilterJudge:
         target = target_of(filter_, self.split, FRESH_SEED + self.seed)
         self.tell("attackers who have the filter ...")
         found = attack_filter(target, names, effort=self.effort, tell=self.tell)
-        if "code" in names:
-            more = [sees for sees in self.sees if sees != ONE]
-            for sees in more:
-                found.append(attack_code(target, "code", sees, self.effort))
+        for (
+            name,
+            sees,
+        ) in LOOKS:  # as `attack` looks at the file, or it may find more than is claimed
+            if sees == ONE or sees not in self.sees or name not in names:
+                continue
+            if name == "code" or target.affine:
+                found.append(attack_code(target, name, sees, self.effort))
                 self.tell(told(found[-1]))
         return {one.name: _figures_of(one) for one in found}
 

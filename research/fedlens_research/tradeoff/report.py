@@ -50,7 +50,7 @@ from fedlens_research.tradeoff.points import (
     parse_operating_points,
 )
 
-VERSION = 5  # Of the kept files: raised when the same settings would measure another thing
+VERSION = 6  # Of the kept files: raised when the same settings would measure another thing
 MEASURED, FILTERS = "measured", "filters"
 SHOWN = 10
 EVERY = (*INFORMED, *STRONG, *FRESH)
