@@ -184,7 +184,7 @@ def read_answer(found: Any, looks: Any = None) -> DiagnosisAnswer:
             hypotheses=int(found["hypotheses"]),
             looks=looks if isinstance(looks, dict) else {},
             deviation=_deviation(found["deviation"]),
-            class_names=tuple(map(str, found["class_names"])),
+            class_names=tuple(map(str, found.get("class_names", ()))),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise AnswerError(f"this is no diagnosis of this version: {error!r}") from None
