@@ -198,13 +198,10 @@ class FilterJudge:
         target = target_of(filter_, self.split, FRESH_SEED + self.seed)
         self.tell("attackers who have the filter ...")
         found = attack_filter(target, names, effort=self.effort, tell=self.tell)
-        for (
-            name,
-            sees,
-        ) in LOOKS:  # as `attack` looks at the file, or it may find more than is claimed
-            if sees == ONE or sees not in self.sees or name not in names:
-                continue
-            if name == "code" or target.affine:
+        # as `attack` will look at the file, which could else find more than is claimed
+        for name, sees in LOOKS:
+            wanted = sees != ONE and sees in self.sees and name in names
+            if wanted and (name == "code" or target.affine):
                 found.append(attack_code(target, name, sees, self.effort))
                 self.tell(told(found[-1]))
         return {one.name: _figures_of(one) for one in found}
