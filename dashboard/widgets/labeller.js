@@ -154,7 +154,7 @@ function answer(desk, label, more = {}) {
     lead_ms: Math.max(0, Math.round(performance.now() - desk.seen)), at: Date.now(),
   };
   field.value = "";
-  if (desk.data.review) decide(sample, event, more);
+  if (desk.data.review) decide(desk, sample, event, more);
   desk.queue.shift();
   desk.marked.clear();
   desk.editing = null;
@@ -172,7 +172,7 @@ function undo(desk) {
   if (!last) return;
   desk.queue = [last.sample, ...desk.queue.filter((one) => one.id !== last.sample.id)];
   const event = { uuid: newId(), kind: "undo", sample_id: last.sample.id, at: Date.now() };
-  if (desk.data.review) takeBack(last.sample, event);
+  if (desk.data.review) takeBack(desk, last.sample, event);
   put(desk, event);
 }
 

@@ -13,6 +13,7 @@ function prepareReview(desk) {
   find(".recent").setAttribute("aria-label", "Your last decisions: choose one to change it");
   find(".note input").placeholder = "goes with the next decision";
   desk.list = { state: "waiting", label: "", reviewer: "", cards: [], total: 0, share: SHARES[0][0], bulk: null, last: null };
+  desk.mine = new Map(); // what was decided here and the list may not show yet, by sample
   desk.notice = "";
   find(".log").hidden = false;
   find(".log").append(bulkPanel(desk), listPanel(desk));
@@ -30,14 +31,19 @@ function whenPainted(desk, id) {
   }));
 }
 
-function decide(sample, event, more) {
+function decide(desk, sample, event, more) {
   Object.assign(event, { seen: sample.last, gold: Boolean(more.gold), again: sample.decided });
-  Object.assign(sample, { last: event.uuid, decided: true, label: event.label_id });
+  change(desk, sample, { last: event.uuid, decided: true, label: event.label_id });
 }
 
-function takeBack(sample, event) {
+function takeBack(desk, sample, event) {
   Object.assign(event, { seen: sample.last });
-  Object.assign(sample, { last: event.uuid, decided: false, label: null });
+  change(desk, sample, { last: event.uuid, decided: false, label: null });
+}
+
+function change(desk, sample, state) {
+  Object.assign(sample, state);
+  desk.mine.set(sample.id, state);
 }
 
 // The decided sample on the screen stays there, and is open again.
@@ -45,7 +51,7 @@ function reopen(desk) {
   const [sample] = desk.queue;
   if (!sample.decided) return keep(desk);
   const event = { uuid: newId(), kind: "undo", sample_id: sample.id, at: Date.now() };
-  takeBack(sample, event);
+  takeBack(desk, sample, event);
   desk.editing = null;
   desk.history = desk.history.filter((one) => one.sample.id !== sample.id);
   put(desk, event);
@@ -75,7 +81,7 @@ function onReviewClick(desk, button, event) {
 function openCard(desk, card) {
   keep(desk, false);
   desk.editing = card.id;
-  desk.queue = [{ ...card }, ...desk.queue.filter((one) => one.id !== card.id)];
+  desk.queue = [{ ...card, ...desk.mine.get(card.id) }, ...desk.queue.filter((one) => one.id !== card.id)];
   desk.shown = null;
   render(desk);
   desk.root.scrollIntoView({ block: "start" });
@@ -91,6 +97,7 @@ function receiveReview(desk, said) {
   desk.queue = desk.queue.filter((one) => one === first || !gone.has(one.id));
   for (const card of said.stale) {
     desk.history = desk.history.filter((one) => one.sample.id !== card.id);
+    desk.mine.delete(card.id);
     const what = card.decided ? `by ${card.by} as ${nameOf(desk, card.label)}` : "and opened again";
     desk.notice = `Sample ${card.id} was decided meanwhile ${what}: your decision was not stored.`;
   }
@@ -214,12 +221,15 @@ async function loadList(desk, more = false) {
     reviewer: list.state === "decided" && list.reviewer ? Number(list.reviewer) : null,
   };
   const turn = (list.turn = (list.turn || 0) + 1);
+  const unsent = new Set(desk.outbox.map((event) => event.sample_id));
+  const stored = [...desk.mine].filter(([id]) => !unsent.has(id)); // the answer will show these
   try {
     const said = await post(desk, "decisions", asked);
     if (turn !== list.turn) return; // another filter was chosen meanwhile
     list.cards = more ? [...list.cards, ...said.cards] : said.cards;
     list.total = said.total;
     list.reviewers = said.reviewers;
+    if (!more) for (const [id, state] of stored) if (desk.mine.get(id) === state) desk.mine.delete(id);
     drawList(desk);
     countAgreed(desk);
   } catch (problem) {

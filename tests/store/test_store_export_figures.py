@@ -32,12 +32,14 @@ def test_an_archive_of_samples_rounds_up(store: Store) -> None:
         store.batch(number),
         dp_epsilon=SPENT, bdp_corrected=SPENT, delta_dp=LITTLE, delta_bdp=LITTLE,
     )  # fmt: skip
-    with zipfile.ZipFile(BytesIO(archive(batch, store.samples(SampleFilter()), "All."))) as file:
+    run = replace(store.run("run-1"), class_names=("sock", "boot"))
+    with zipfile.ZipFile(BytesIO(archive(batch, store.samples(SampleFilter()), run))) as file:
         words = " ".join(file.read("README.txt").decode().split())
     assert epsilons(words) == [1.235, 1.235]
     assert min(deltas(words)) >= LITTLE
     assert "for anyone" in words
     assert "for people like those enrolled" in words
+    assert "Classes: 0 sock, 1 boot." in words
 
 
 def test_statements_beside_labels_round_up(store: Store) -> None:
