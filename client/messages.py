@@ -66,7 +66,7 @@ class Description(BaseModel):
     members: bytes = b""
     """The users' keyed numbers in the order of their positions, `MEMBER_BYTES` each; empty where
     the node's operator gives no key: see `fedlens.client.node.members`."""
-    own: bool = False
+    own: bool = True
     """Whether the data are the node's own, and no simulation's."""
     federation: Annotated[str, Field(max_length=LONGEST_NAME)] = ""
     """Name of the federation under whose contract they were prepared; empty for none."""

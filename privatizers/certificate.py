@@ -176,6 +176,8 @@ PEOPLE = 1000
 """Of whom a release is somebody's, where it is said how often they can be named at most."""
 BURST, BURST_SPREAD = 10, 0.02
 """Records of a burst, and how far apart their codes lie in units of the noise."""
+WORST_DELTA = 1e-5
+"""δ of the worst case that is stated beside averages."""
 
 
 @dataclass(frozen=True)
@@ -188,16 +190,19 @@ class Certified:
         secret: share of secrets that can be named at most; 1 where it is vacuous: the secret has
             no more nats than that. None where its values are not known.
         person: the same of who of `PEOPLE` it is.
+        worst: ε at `WORST_DELTA` for whichever records these are, no average; None where it is not
+            known.
     """
 
     sent: str
     nats: float
     secret: float | None
     person: float
+    worst: float | None
 
 
 def certified(radius: float, size: int, shares: Sequence[float] = ()) -> list[Certified]:
-    """What the codes of a filter certify of a record, a burst and a person, averages all.
+    """What the codes of a filter certify of a record, a burst and a person.
 
     Args:
         radius: r, that no code is longer than, in units of the noise.
@@ -205,27 +210,33 @@ def certified(radius: float, size: int, shares: Sequence[float] = ()) -> list[Ce
         shares: of the secret's values among people; empty where they are not known.
     """
     one = gaussian_capacity(radius, size)
-    sent = {
-        "a record": one,
-        f"a burst of {BURST}, with a key": nats_of_burst(radius, size, BURST, BURST_SPREAD),
-        f"{BURST} unlike records of a person": BURST * one,
-    }
+    burst = nats_of_burst(radius, size, BURST, BURST_SPREAD)
+    sent = (
+        ("a record", one, worst_case_epsilon(radius)),
+        (f"a burst of {BURST}, with a key", burst, None),
+        (f"{BURST} unlike records of a person", BURST * one, worst_case_epsilon(radius, BURST)),
+    )
     each = [1 / PEOPLE] * PEOPLE
     return [
         Certified(
-            name, nats, best_accuracy(nats, shares) if shares else None, best_accuracy(nats, each)
+            name,
+            nats,
+            best_accuracy(nats, shares) if shares else None,
+            best_accuracy(nats, each),
+            worst,
         )
-        for name, nats in sent.items()
+        for name, nats, worst in sent
     ]
 
 
-def worst_case_epsilon(radius: float, delta: float = 1e-5) -> float:
-    """ε of one release of *any* record, at δ: how far a single draw can tell two records apart.
+def worst_case_epsilon(radius: float, records: int = 1, delta: float = WORST_DELTA) -> float:
+    """ε of releases of *any* records, at δ: how far single draws can tell two people apart.
 
-    Two codes are 2r apart at most, so a release is (ε, δ)-locally differentially private as the
-    Gaussian mechanism of sensitivity 2r and deviation 1 is (Balle & Wang 2018, theorem 8).
+    Two codes are 2r apart at most, so k of them, each with noise of its own, are (ε, δ)-locally
+    differentially private as the Gaussian mechanism of sensitivity 2r√k and deviation 1 is (Balle &
+    Wang 2018, theorem 8).
     """
-    return gaussian_epsilon(delta, 2 * radius)
+    return gaussian_epsilon(delta, 2 * radius * math.sqrt(records))
 
 
 def _checked(nats: float, shares: Sequence[float]) -> NDArray[np.float64]:

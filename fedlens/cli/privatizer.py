@@ -108,19 +108,25 @@ def _print(found: GateReport) -> None:
 
 def _print_certified(found: GateReport) -> None:
     """What nats forbid, of a record, a burst and a person."""
+    from fedlens.accountant.wording import shown
     from fedlens.foundation.tables import print_table, table_of
+    from fedlens.privatizers.certificate import WORST_DELTA
 
     if not found.certified:
         return
     rows: list[Row] = [
         {"certified for": one.sent, "nats at most": f"{one.nats:.2f}",
          "secret named at most": "vacuous" if one.secret in (None, 1.0) else f"{one.secret:.0%}",
-         "one of 1,000 named at most": "vacuous" if one.person == 1.0 else f"{one.person:.0%}"}
+         "one of 1,000 named at most": "vacuous" if one.person == 1.0 else f"{one.person:.0%}",
+         "at worst": None if one.worst is None else f"ε {shown(one.worst, 3)}"}
         for one in found.certified
     ]  # fmt: skip
     say()
     print_table(table_of(rows, tuple(rows[0])))
-    say("averages over releases, not a record's worst case; vacuous: forbids nothing")
+    say(
+        "averages over releases; at worst: for whichever records, no average "
+        f"(local differential privacy, δ = {WORST_DELTA:g}); vacuous: forbids nothing"
+    )
 
 
 def _print_readings(found: GateReport, attacks: Sequence[FilterAttack]) -> None:
