@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -38,6 +39,8 @@ from fedlens.server.training import train
 
 logger = logging.getLogger(__name__)
 
+NameClasses = Callable[[Config], Sequence[str]]
+
 app = ServerApp()
 RUN_LOG = "run.log"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -46,16 +49,32 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 @app.main()
 def main(grid: Grid, context: Context) -> None:
     """Train one run over the nodes behind ``grid``."""
+    carry_out(grid, context)
+
+
+def _unnamed(_: Config) -> Sequence[str]:
+    return ()
+
+
+def carry_out(grid: Grid, context: Context, name_classes: NameClasses = _unnamed) -> None:
+    """Train one run over the nodes behind ``grid``.
+
+    Args:
+        grid: what carries messages.
+        context: with the run config.
+        name_classes: what people call the classes of a simulation's data, public; nodes' own data
+            have the names that a contract gives them.
+    """
     set_up_logs()
     try:
         with traces():
-            _run(grid, context)
+            _run(grid, context, name_classes)
     except FedlensError as error:
         logger.error("the run ends: %s", error)  # noqa: TRY400  (its message is all there is to say)
         raise
 
 
-def _run(grid: Grid, context: Context) -> None:
+def _run(grid: Grid, context: Context, name_classes: NameClasses) -> None:
     config_of = context.run_config
     check_paths(config_of, os.environ)
     out = str(config_of.get("run.out", ""))
@@ -74,13 +93,16 @@ def _run(grid: Grid, context: Context) -> None:
             bind(directory)
     with logged_to(directory.path / RUN_LOG):
         logger.info("Flower's run %x carries out %s", context.run_id, directory.path.name)
-        _train(config, directory, grid, store)
+        _train(config, directory, grid, store, name_classes)
 
 
-def _train(config: Config, directory: RunDirectory, grid: Grid, store: str) -> None:
+def _train(
+    config: Config, directory: RunDirectory, grid: Grid, store: str, name_classes: NameClasses
+) -> None:
     try:
         with traced("run", run=directory.path.name):
-            outcome = train(config, directory, grid, store_url=store)
+            names = name_classes(config)
+            outcome = train(config, directory, grid, store_url=store, class_names=names)
     except FedlensError as error:
         with suppress(RunDirectoryError), directory.locked():  # another process's run says its own
             RunStatusFile(directory, total_rounds(config)).end("failed", str(error))

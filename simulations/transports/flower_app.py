@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 APP, PROGRAMS = "fedlens-app", "bin"
 COMPONENTS = {
-    "serverapp": "fedlens.server.app:app",
+    "serverapp": "fedlens.simulations.federation.server_app:app",
     "clientapp": "fedlens.simulations.federation.apps:client_app",
 }
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from thorough import some
@@ -124,6 +126,17 @@ def test_a_run_over_flower_takes_the_filter_of_another(tmp_path):
     assert digests[0] == digests[1]
 
 
+def pets(path: Path) -> Path:
+    """400 noisy pictures, whose two classes have names."""
+    source = np.random.default_rng(0)
+    images = source.integers(0, 256, (400, 28, 28), dtype=np.uint8)
+    labels = np.arange(400) % 2
+    parts = {"train_images": images, "train_labels": labels}
+    parts |= {"test_images": images[:20], "test_labels": labels[:20]}
+    np.savez(path, classes=["cat", "dog"], **parts)
+    return path
+
+
 @pytest.mark.parametrize(
     "settings",
     some([MASKED, RECORDS, SUMS], MASKED),
@@ -132,7 +145,7 @@ def test_a_run_over_flower_takes_the_filter_of_another(tmp_path):
 @pytest.mark.law("reproducible: transports agree")
 def test_flwr_run_and_the_in_process_transport_make_the_same_model(tmp_path, settings):
     pytest.importorskip("ray")
-    config = Config().updated(settings)
+    config = Config().updated({**settings, "data.name": f"npz:{pets(tmp_path / 'pets.npz')}"})
     outcomes = {}
     for name, trainer in (("in-process", train_in_process), ("ray", train_through_ray)):
         directory = RunDirectory.create(tmp_path / name, config)
@@ -142,5 +155,6 @@ def test_flwr_run_and_the_in_process_transport_make_the_same_model(tmp_path, set
     assert here.spending == there.spending
     with open_store(there.store) as store:
         assert store.run(there.run_id).status == "finished"
+        assert store.run(there.run_id).class_names == ("cat", "dog")
         rounds = total_rounds(config)
         assert len(store.releases(there.run_id)) == len(store.ledger(there.run_id)) == rounds
