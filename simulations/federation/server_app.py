@@ -6,7 +6,8 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from fedlens.server.app import carry_out
-from fedlens.simulations.federation.apps import named_classes
+from fedlens.server.config.tree import Config
+from fedlens.simulations.federation.apps import named_classes, simulated_federation
 
 app = ServerApp()
 
@@ -14,4 +15,10 @@ app = ServerApp()
 @app.main()
 def main(grid: Grid, context: Context) -> None:
     """Train one run over the simulated nodes behind ``grid``."""
-    carry_out(grid, context, named_classes)
+    carry_out(grid, context, _name_classes)
+
+
+def _name_classes(config: Config) -> tuple[str, ...]:
+    names = named_classes(config)
+    simulated_federation.cache_clear()  # the records are nodes' to hold, in other processes
+    return names
