@@ -190,8 +190,8 @@ class Certified:
         secret: share of secrets that can be named at most; 1 where it is vacuous: the secret has
             no more nats than that. None where its values are not known.
         person: the same of who of `PEOPLE` it is.
-        worst: ε at `WORST_DELTA` for whichever records these are, no average; None where it is not
-            known.
+        worst: ε at `WORST_DELTA` of whichever record, no average; None of several, whose noise
+            hangs together.
     """
 
     sent: str
@@ -210,12 +210,11 @@ def certified(radius: float, size: int, shares: Sequence[float] = ()) -> list[Ce
         shares: of the secret's values among people; empty where they are not known.
     """
     one = gaussian_capacity(radius, size)
-    burst = nats_of_burst(radius, size, BURST, BURST_SPREAD)
-    sent = (
-        ("a record", one, worst_case_epsilon(radius)),
-        (f"a burst of {BURST}, with a key", burst, None),
-        (f"{BURST} unlike records of a person", BURST * one, worst_case_epsilon(radius, BURST)),
-    )
+    sent = {
+        "a record": one,
+        f"a burst of {BURST}, with a key": nats_of_burst(radius, size, BURST, BURST_SPREAD),
+        f"{BURST} unlike records of a person": BURST * one,
+    }
     each = [1 / PEOPLE] * PEOPLE
     return [
         Certified(
@@ -223,20 +222,19 @@ def certified(radius: float, size: int, shares: Sequence[float] = ()) -> list[Ce
             nats,
             best_accuracy(nats, shares) if shares else None,
             best_accuracy(nats, each),
-            worst,
+            worst_case_epsilon(radius) if name == "a record" else None,
         )
-        for name, nats, worst in sent
+        for name, nats in sent.items()
     ]
 
 
-def worst_case_epsilon(radius: float, records: int = 1, delta: float = WORST_DELTA) -> float:
-    """ε of releases of *any* records, at δ: how far single draws can tell two people apart.
+def worst_case_epsilon(radius: float, delta: float = WORST_DELTA) -> float:
+    """ε of one release of *any* record, at δ: how far a single draw can tell two records apart.
 
-    Two codes are 2r apart at most, so k of them, each with noise of its own, are (ε, δ)-locally
-    differentially private as the Gaussian mechanism of sensitivity 2r√k and deviation 1 is (Balle &
-    Wang 2018, theorem 8).
+    Two codes are 2r apart at most, so a release is (ε, δ)-locally differentially private as the
+    Gaussian mechanism of sensitivity 2r and deviation 1 is (Balle & Wang 2018, theorem 8).
     """
-    return gaussian_epsilon(delta, 2 * radius * math.sqrt(records))
+    return gaussian_epsilon(delta, 2 * radius)
 
 
 def _checked(nats: float, shares: Sequence[float]) -> NDArray[np.float64]:

@@ -117,16 +117,18 @@ def _print_certified(found: GateReport) -> None:
     rows: list[Row] = [
         {"certified for": one.sent, "nats at most": f"{one.nats:.2f}",
          "secret named at most": "vacuous" if one.secret in (None, 1.0) else f"{one.secret:.0%}",
-         "one of 1,000 named at most": "vacuous" if one.person == 1.0 else f"{one.person:.0%}",
-         "at worst": None if one.worst is None else f"ε {shown(one.worst, 3)}"}
+         "one of 1,000 named at most": "vacuous" if one.person == 1.0 else f"{one.person:.0%}"}
         for one in found.certified
     ]  # fmt: skip
     say()
     print_table(table_of(rows, tuple(rows[0])))
-    say(
-        "averages over releases; at worst: for whichever records, no average "
-        f"(local differential privacy, δ = {WORST_DELTA:g}); vacuous: forbids nothing"
-    )
+    say("averages over releases; vacuous: forbids nothing")
+    for one in found.certified:
+        if one.worst is not None:
+            say(
+                f"at worst, whichever it is, {one.sent} is ({shown(one.worst)}, {WORST_DELTA:g})-"
+                "locally differentially private"
+            )
 
 
 def _print_readings(found: GateReport, attacks: Sequence[FilterAttack]) -> None:
