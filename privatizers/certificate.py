@@ -210,11 +210,12 @@ def certified(radius: float, size: int, shares: Sequence[float] = ()) -> list[Ce
         shares: of the secret's values among people; empty where they are not known.
     """
     one = gaussian_capacity(radius, size)
-    sent = {
-        "a record": one,
-        f"a burst of {BURST}, with a key": nats_of_burst(radius, size, BURST, BURST_SPREAD),
-        f"{BURST} unlike records of a person": BURST * one,
-    }
+    burst = nats_of_burst(radius, size, BURST, BURST_SPREAD)
+    sent = (
+        ("a record", one, worst_case_epsilon(radius)),
+        (f"a burst of {BURST}, with a key", burst, None),
+        (f"{BURST} unlike records of a person", BURST * one, None),
+    )
     each = [1 / PEOPLE] * PEOPLE
     return [
         Certified(
@@ -222,9 +223,9 @@ def certified(radius: float, size: int, shares: Sequence[float] = ()) -> list[Ce
             nats,
             best_accuracy(nats, shares) if shares else None,
             best_accuracy(nats, each),
-            worst_case_epsilon(radius) if name == "a record" else None,
+            worst,
         )
-        for name, nats in sent.items()
+        for name, nats, worst in sent
     ]
 
 

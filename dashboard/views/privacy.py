@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 import streamlit as st
 
+from fedlens.accountant.ledger.ledger import Ledger
 from fedlens.accountant.ledger.officer import OfficerRules
 from fedlens.accountant.ledger.terms import PopulationError, population_folder
 from fedlens.accountant.wording import percentage
@@ -131,20 +132,18 @@ def _answer(number: int, answer: Answer) -> None:
 def _entries(books: Books) -> None:
     """Every entry with its hash, and the file itself."""
     st.markdown("#### Every entry, with its hash")
-    readable = [one for one in books.chains if one.ledger is not None]
+    readable = [(one, one.ledger) for one in books.chains if one.ledger is not None]
     if not readable:
         st.caption("No ledger was found on this machine.")
         return
-    names = [one.name for one in readable]
+    names = [one.name for one, _ in readable]
     place = st.selectbox("Ledger", range(len(names)), format_func=lambda i: names[i])
-    chain = readable[place]
-    _table(chain)
+    chain, ledger = readable[place]
+    _table(chain, ledger)
     _compare(chain)
 
 
-def _table(chain: Chain) -> None:
-    ledger = chain.ledger
-    assert ledger is not None  # noqa: S101 - only such are offered
+def _table(chain: Chain, ledger: Ledger) -> None:
     last = ledger.entries[-SHOWN_ENTRIES:]
     if not last:
         st.caption("Empty: nothing derived from users' data has been released yet.")

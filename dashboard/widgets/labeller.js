@@ -199,6 +199,7 @@ function drop(desk) {
   const goes = (event) => event === refused || event.sample_id === refused.sample_id;
   for (const event of desk.outbox) if (goes(event)) forget(desk.data.scope, event);
   desk.outbox = desk.outbox.filter((event) => !goes(event));
+  if (desk.data.review) desk.mine.delete(refused.sample_id);
   desk.queue = [];
   desk.history = [];
   desk.asked = false; // the server says again what was answered last

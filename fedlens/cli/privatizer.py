@@ -126,8 +126,8 @@ def _print_certified(found: GateReport) -> None:
     for one in found.certified:
         if one.worst is not None:
             say(
-                f"at worst, whichever it is, {one.sent} is ({shown(one.worst)}, {WORST_DELTA:g})-"
-                "locally differentially private"
+                f"no promise for a single one: at worst {one.sent} is told from any other as far "
+                f"as ε = {shown(one.worst)} at δ = {WORST_DELTA:g} allows"
             )
 
 
